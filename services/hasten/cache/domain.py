@@ -1,0 +1,167 @@
+"""The rules of the cache: what may be stored, for how long, and when an entry may answer; pure."""
+
+import hashlib
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from hasten.cache.settings import Settings
+from hasten.changes import expanded
+from hasten.messages.cache import Answer, CacheHit, CacheLookup, CachePut, Invalidate
+from hasten.vectors.store import IndexKind
+
+WHOLE = frozenset({"stop", "tool_calls"})
+"""Reasons to finish that leave a whole answer."""
+INDEXES: dict[str, IndexKind] = {
+    "tenant": "keyword",
+    "owner": "keyword",
+    "marks": "keyword",
+    "read_seq": "integer",
+    "expires_ms": "integer",
+    "used_ms": "integer",
+}
+"""`tenant` is what the store keeps together and searches within: the compartment. `owner` is the tenant's name. One
+filter that says all is three times as fast as three filters (measured at 10,000 entries)."""
+ALIKE = 1e-5
+"""By how much the similarity of a text with itself may fall short of 1."""
+_decoder = msgspec.json.Decoder(Answer)
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored answer. `era` names the stream of changes that `read_seq` counts in, and the schema of keys and tags."""
+
+    id: str
+    tenant: str
+    key: str
+    partition: str
+    era: str
+    text: str
+    answer: Answer
+    tags: list[str]
+    read_seq: int
+    created_ms: float
+    expires_ms: float
+    user: str = ""
+
+    @property
+    def size(self) -> int:
+        """Roughly its bytes in memory."""
+        return 600 + len(self.text) + len(self.answer.text) + len(self.answer.reasoning) + 64 * len(self.tags)
+
+
+def entry_id(tenant: str, key: str) -> str:
+    """The UUID of the entry of this tenant and key."""
+    digest = hashlib.sha256(msgspec.json.encode([tenant, key])).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=5))
+
+
+def compartment(tenant: str, partition: str, era: str) -> str:
+    """What separates entries inside the search: no two tenants, partitions or eras share one."""
+    return hashlib.sha256(msgspec.json.encode([tenant, partition, era])).hexdigest()[:40]
+
+
+def refusal(answer: Answer, settings: Settings) -> str | None:
+    """Why this answer is not stored: truncated, tool_calls or empty; None when it may be."""
+    if answer.finish_reason not in WHOLE:
+        return "truncated"
+    if answer.tool_calls or answer.finish_reason == "tool_calls":
+        return None if settings.store_tool_calls else "tool_calls"
+    return None if answer.text.strip() else "empty"
+
+
+def lifetime_s(asked: float | None, settings: Settings) -> float:
+    """How long an answer lives: what was asked for, or the default, but no longer than the operator allows."""
+    return min(settings.ttl_s if asked is None else asked, settings.max_ttl_s)
+
+
+def entry_of(put: CachePut, tenant: str, era: str, applied: int, now_ms: float, settings: Settings) -> Entry:
+    """The entry that a put makes. `read_seq` is never taken to be later than what this replica has `applied`."""
+    id_ = entry_id(tenant, put.key)
+    own = [f"entry:{id_}", *([f"model:{put.answer.model}"] if put.answer.model else [])]
+    return Entry(
+        id=id_,
+        tenant=tenant,
+        key=put.key,
+        partition=put.partition,
+        era=era,
+        text=put.text,
+        answer=put.answer,
+        tags=list(dict.fromkeys([*put.tags, *own])),
+        read_seq=min(put.read_seq, applied),
+        created_ms=now_ms,
+        expires_ms=now_ms + lifetime_s(put.ttl_s, settings) * 1000,
+        user=put.user or "",
+    )
+
+
+def payload_of(entry: Entry) -> dict[str, Any]:
+    """The entry as a point's payload. `marks` are the tags that a change finds it by, `used_ms` its last use."""
+    fields = ("key", "partition", "era", "text", "tags", "read_seq", "user")
+    return {
+        **{name: getattr(entry, name) for name in fields},
+        "tenant": compartment(entry.tenant, entry.partition, entry.era),
+        "owner": entry.tenant,
+        "answer": msgspec.json.encode(entry.answer).decode(),
+        "marks": expanded(entry.tags),
+        "created_ms": int(entry.created_ms),
+        "expires_ms": int(entry.expires_ms),
+        "used_ms": int(entry.created_ms),
+    }
+
+
+def read_payload(id_: str, payload: dict[str, Any]) -> Entry | None:
+    """The entry of a payload; None when it is not one of ours."""
+    try:
+        own = {"id": id_, "tenant": payload["owner"], "answer": _decoder.decode(payload["answer"])}
+        return msgspec.convert({**payload, **own}, Entry)
+    except (KeyError, TypeError, msgspec.DecodeError):
+        return None
+
+
+def worn(entry: Entry, now_ms: float, max_age_s: float | None) -> bool:
+    """Whether the entry has expired, or is older than the caller takes."""
+    too_old = max_age_s is not None and now_ms - entry.created_ms >= max_age_s * 1000
+    return too_old or now_ms >= entry.expires_ms
+
+
+def threshold_of(lookup: CacheLookup, settings: Settings) -> float:
+    """The least similarity for this lookup: the caller's distance only ever tightens the operator's."""
+    if lookup.max_distance is None:
+        return settings.threshold
+    return max(settings.threshold, 1.0 - max(0.0, lookup.max_distance))
+
+
+def hit(entry: Entry, kind: Any, now_ms: float, similarity: float = 1.0) -> CacheHit:
+    """The reply that serves an entry."""
+    return CacheHit(
+        kind=kind,
+        entry_id=entry.id,
+        answer=entry.answer,
+        age_s=round(max(0.0, now_ms - entry.created_ms) / 1000, 3),
+        lives_s=round(max(0.0, entry.expires_ms - now_ms) / 1000, 3),
+        similarity=min(1.0, similarity),
+        tags=entry.tags,
+        read_seq=entry.read_seq,
+    )
+
+
+def named_tags(body: Invalidate) -> list[str]:
+    """The tags of everything that an invalidation names, apart from `everything`."""
+    documents = [f"document:{document}" for document in body.documents]
+    entries = [f"entry:{id_}" for id_ in body.entries]
+    models = [f"model:{model}" for model in body.models]
+    return list(dict.fromkeys([*body.tags, *documents, *entries, *models]))
+
+
+def normal(text: str) -> str:
+    """A text without differences of case, spacing and closing punctuation."""
+    return " ".join(text.casefold().split()).rstrip(" .!?…")
+
+
+def pair_marks(tenant: str, id_: str, stored: str, asked: str) -> list[str]:
+    """Under which hashes a rejected pair is remembered: the entry with the question, and both questions either way."""
+    sides = sorted({normal(stored), normal(asked)})
+    parts: Iterable[list[str]] = (["entry", tenant, id_, normal(asked)], ["texts", tenant, *sides])
+    return [hashlib.sha256(msgspec.json.encode(part)).hexdigest()[:40] for part in parts]

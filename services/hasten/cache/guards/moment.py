@@ -1,0 +1,57 @@
+"""Questions that have an answer for one person or one moment only: these are never answered by their meaning."""
+
+from hasten.cache.guards.reading import Reading
+from hasten.cache.guards.wording import words
+
+PASSING = words(
+    """
+    today tonight tomorrow yesterday now currently latest newest recent recently nowadays upcoming weather
+    forecast news owe owed
+    """
+)
+"""Words whose meaning is gone tomorrow."""
+PASSING_PHRASES = ("this week", "this month", "this year", "this morning", "this evening", "next week", "next month",
+    "last week", "last month", "last night", "right now", "at the moment", "so far", "as of", "up to date")  # fmt: skip
+OWN_STATE = words(
+    """
+    balance statement bill order parcel package shipment refund payment transaction invoice appointment booking
+    reservation claim application delivery salary payslip score usage points quota invoices orders payments
+    transactions bookings appointments claims
+    """
+)
+"""What a question about `my …` asks the records of one person for."""
+
+_MINE = frozenset({"my", "our", "mine", "ours"})
+_SELF = frozenset({"i", "we"})
+_HELPING = words("is are was were am has have had did do does will when where what how much many")
+_GENERAL = (["how", "do", "i"], ["can"], ["must"], ["should"])
+_REACH = 4
+
+
+def passing(reading: Reading) -> bool:
+    """Whether the text speaks of now (`today`, `latest`), or of what is recorded of the asker (`where is my order`)."""
+    lowers = [word.lower for word in reading.words]
+    if PASSING & set(lowers) or any(f" {phrase} " in f" {' '.join(lowers)} " for phrase in PASSING_PHRASES):
+        return True
+    return _asks_of_self(lowers) or (_speaks_of_own(lowers) and not _general(lowers))
+
+
+def _general(lowers: list[str]) -> bool:
+    """Whether it asks how, or whether one may: that is the same for everybody."""
+    return any(lowers[at : at + len(begin)] == begin for begin in _GENERAL for at in range(min(2, len(lowers))))
+
+
+def _asks_of_self(lowers: list[str]) -> bool:
+    """`what is my …`, `has my …`, `did I …`, `how much do I owe`: helping words, then the asker."""
+    at = 0
+    while at < len(lowers) and lowers[at] in _HELPING:
+        at += 1
+    if at == 0 or at == len(lowers):
+        return False
+    if lowers[at] in _MINE:
+        return True
+    return lowers[at] in _SELF and lowers[at - 1] in ("am", "was", "have", "had", "did") and at > 0
+
+
+def _speaks_of_own(lowers: list[str]) -> bool:
+    return any(lower in _MINE and OWN_STATE & set(lowers[at + 1 : at + 1 + _REACH]) for at, lower in enumerate(lowers))

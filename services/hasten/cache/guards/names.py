@@ -1,0 +1,32 @@
+"""Names, codes and literals: what is written with capitals, digits, quotes or slashes must be on both sides."""
+
+from hasten.cache.guards.reading import Reading
+from hasten.cache.guards.stems import stem
+from hasten.cache.guards.tokens import Word
+
+
+def differ(left: Reading, right: Reading) -> bool:
+    """Whether a name, code or literal of one text is not in the other."""
+    if _exact(left, "code") != _exact(right, "code") or _exact(left, "literal") != _exact(right, "literal"):
+        return True
+    return not (_all_in(left, right) and _all_in(right, left))
+
+
+def _exact(reading: Reading, kind: str) -> list[str]:
+    return sorted(word.lower if kind == "code" else word.raw for word in reading.plain if word.kind == kind)
+
+
+def _all_in(left: Reading, right: Reading) -> bool:
+    return all(name in right.lowers or stem(name) in right.lowers for name in names(left))
+
+
+def names(reading: Reading) -> list[str]:
+    """The names in lower case, in order: capitals inside a sentence, in the middle of a word, or throughout."""
+    return [word.lower for word in reading.words if is_name(word)]
+
+
+def is_name(word: Word) -> bool:
+    """Whether a word is written like a name; a capital that begins a sentence says nothing."""
+    if word.kind != "word" or word.raw == "I":
+        return False
+    return word.shouted or any(map(str.isupper, word.raw[1:])) or (word.raw[:1].isupper() and not word.first)

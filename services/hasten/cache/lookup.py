@@ -1,0 +1,121 @@
+"""Finds an answer by key or by meaning and says why not; checks freshness last, with no wait before the reply."""
+
+import msgspec
+
+from hasten.cache.canary import Canary
+from hasten.cache.domain import ALIKE, Entry, hit, threshold_of, worn
+from hasten.cache.figures import Figures
+from hasten.cache.guards import Reading, compared
+from hasten.cache.guards.moment import passing
+from hasten.cache.rejections import Rejections
+from hasten.cache.settings import Settings
+from hasten.cache.shelf import Shelf
+from hasten.cache.vector import unit_vector
+from hasten.deadline import now_ms
+from hasten.freshness import Freshness
+from hasten.messages.cache import CacheHit, CacheLookup, CacheMiss
+from hasten.telemetry import logger
+from hasten.vectors.store import StoreError, Vector
+
+log = logger("cache")
+
+
+class Finder:
+    """Answers lookups from a shelf. A store that fails is a miss: the question can still be answered by a model."""
+
+    def __init__(
+        self, settings: Settings, shelf: Shelf, freshness: Freshness, rejections: Rejections, figures: Figures
+    ) -> None:
+        self._settings, self._shelf, self._freshness = settings, shelf, freshness
+        self._rejections, self._figures = rejections, figures
+        self._canary = Canary(settings.threshold)
+
+    async def find(self, lookup: CacheLookup, tenant: str, era: str) -> CacheHit | CacheMiss:
+        """The answer, or the reason of the miss and what to store with."""
+        asked = "exact" if lookup.vector is None else "semantic"
+        try:
+            if not self._freshness.leased:
+                found: CacheHit | CacheMiss = CacheMiss(reason="lease")
+            elif lookup.vector is None:
+                found = await self._by_key(lookup, tenant, era)
+            else:
+                found = await self._by_meaning(lookup, lookup.vector, tenant, era)
+        except StoreError as error:
+            log.warning("a lookup is a miss: %s", error)
+            found = CacheMiss(reason="unavailable")
+        if isinstance(found, CacheHit):
+            self._figures.hit(found.kind, asked, found.age_s)
+            return found
+        self._figures.miss(asked, found.reason)
+        return msgspec.structs.replace(found, read_seq=self._freshness.applied)
+
+    def _unfit(self, entry: Entry, lookup: CacheLookup, era: str) -> str | None:
+        """Why this entry may not be served, as far as the entry itself is concerned."""
+        if worn(entry, now_ms(), lookup.max_age_s):
+            return "expired"
+        if entry.era != era or not self._freshness.table.fresh(entry.tenant, entry.tags, entry.read_seq):
+            return "stale"
+        return None if self._freshness.leased else "lease"
+
+    async def _by_key(self, lookup: CacheLookup, tenant: str, era: str) -> CacheHit | CacheMiss:
+        entry = await self._shelf.get(tenant, lookup.key, lambda warm: self._unfit(warm, lookup, era) is None)
+        if entry is None:
+            return CacheMiss(reason="absent")
+        reason = self._unfit(entry, lookup, era)
+        return CacheMiss(reason=reason) if reason else hit(entry, "exact", now_ms())
+
+    async def _by_meaning(self, lookup: CacheLookup, raw: bytes, tenant: str, era: str) -> CacheHit | CacheMiss:
+        reading = Reading(lookup.text[: self._settings.max_chars])
+        vector = unit_vector(raw, self._settings.dim)
+        if (reason := self._unsearchable(lookup, reading, vector)) or vector is None:
+            return CacheMiss(reason=reason or "unavailable")
+        threshold = threshold_of(lookup, self._settings)
+        miss: CacheMiss | None = None
+        for entry, similarity in await self._shelf.near(vector, tenant, lookup.partition, era, now_ms()):
+            reason, guard = self._refused(lookup, reading, entry, similarity, threshold, era)
+            if reason is None:
+                self._shelf.served(entry)
+                return hit(entry, "exact" if entry.key == lookup.key else "semantic", now_ms(), similarity)
+            miss = miss or CacheMiss(
+                reason=reason, nearest=entry.id, similarity=similarity, threshold=threshold, guard=guard
+            )
+            if reason == "threshold":
+                break
+        return miss or CacheMiss(reason="absent", threshold=threshold)
+
+    def _unsearchable(self, lookup: CacheLookup, reading: Reading, vector: Vector | None) -> str | None:
+        """Why this question is not looked up by meaning."""
+        if not self._settings.semantic:
+            return "disabled"
+        if vector is None:
+            self._figures.wrong_vector()
+            return "unavailable"
+        if reason := unsuited(lookup.text, reading, self._settings):
+            return reason
+        self._canary.look(frozenset(reading.content), vector)
+        self._figures.embedder_dead(self._canary.dead)
+        return "unavailable" if self._canary.dead else None
+
+    def _refused(
+        self, lookup: CacheLookup, reading: Reading, entry: Entry, similarity: float, threshold: float, era: str
+    ) -> tuple[str | None, str | None]:
+        """Why a neighbour may not answer, and the guard that says so."""
+        if similarity + ALIKE < threshold:
+            return "threshold", None
+        if lookup.max_distance is not None and lookup.max_distance <= 0 and entry.text != lookup.text:
+            return "threshold", None
+        if reason := self._unfit(entry, lookup, era):
+            return reason, None
+        if entry.key == lookup.key:
+            return None, None
+        if self._rejections.blocks(entry, lookup.text):
+            return "rejected", None
+        guard = compared(reading, Reading(entry.text))
+        return ("guard", guard) if guard else (None, None)
+
+
+def unsuited(text: str, reading: Reading, settings: Settings) -> str | None:
+    """Why a text is found by its key only: it is too short, too long, or about one person or one moment."""
+    if sum(word.kind != "mark" for word in reading.plain) < settings.min_words:
+        return "short"
+    return "uncacheable" if len(text) > settings.max_chars or passing(reading) else None

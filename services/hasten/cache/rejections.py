@@ -1,0 +1,58 @@
+"""Pairs of questions that an operator found to be different: kept in a KV bucket, heeded by every replica for ever.
+
+A rejection travels as a tag of the change that removes the entry, so a replica knows it as soon as it knows that the
+entry is gone; the bucket is read once, at the start, after the changes have been.
+"""
+
+from collections.abc import Iterable
+
+import nats.errors
+from nats.js.kv import KeyValue
+
+from hasten.buckets import key_names
+from hasten.bus import Bus
+from hasten.cache.domain import Entry, pair_marks
+from hasten.changes import Eviction
+from hasten.messages.failure import Failed
+
+BUCKET = "hasten_rejected"
+_TAG = "reject:"
+
+
+class Rejections:
+    """The rejected pairs, as hashes in memory and in the bucket; their texts are kept nowhere."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._bucket: KeyValue | None = None
+        self._known: set[str] = set()
+
+    async def start(self) -> None:
+        """Reads all that are in the bucket; raises Failed(unavailable)."""
+        try:
+            self._bucket = await self._bus.js.create_key_value(bucket=BUCKET)
+            self._known.update(await key_names(self._bus, BUCKET))
+        except (nats.errors.Error, TimeoutError) as error:
+            raise Failed("unavailable", f"the bucket {BUCKET} cannot be read ({type(error).__name__})") from None
+
+    def hear(self, _: int, eviction: Eviction) -> None:
+        """Takes in the rejections among the tags of a change."""
+        self._known.update(tag.removeprefix(_TAG) for tag in eviction.tags if tag.startswith(_TAG))
+
+    def blocks(self, entry: Entry, asked: str) -> bool:
+        """Whether this entry must not answer this question."""
+        if not self._known:
+            return False
+        return not self._known.isdisjoint(pair_marks(entry.tenant, entry.id, entry.text, asked))
+
+    async def remember(self, marks: Iterable[str]) -> list[str]:
+        """Stores the marks of a pair for good and returns the tags that tell every replica; raises Failed."""
+        made = list(marks)
+        try:
+            if self._bucket is None:
+                raise nats.errors.ConnectionClosedError
+            for mark in made:
+                await self._bucket.put(mark, b"1")
+        except (nats.errors.Error, TimeoutError) as error:
+            raise Failed("unavailable", f"the rejection could not be stored ({type(error).__name__})") from None
+        return [f"{_TAG}{mark}" for mark in made]

@@ -1,0 +1,152 @@
+"""Where entries are: the vector store, and in front of it the hot set of this replica."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hasten.cache.domain import INDEXES, Entry, compartment, entry_id, payload_of, read_payload
+from hasten.cache.hot import HotSet
+from hasten.cache.settings import Settings
+from hasten.messages.cache import EntrySummary
+from hasten.vectors.store import Match, Point, StoreError, Vector, VectorStore, Where
+
+BATCH = 64
+"""Entries read and deleted at a time when their tenants have to be told apart."""
+TAGS = 128
+"""Tags in one filter."""
+
+
+class Shelf:
+    """Entries by key and by vector. Methods raise StoreError, also when the store takes longer than it may."""
+
+    def __init__(self, store: VectorStore, settings: Settings) -> None:
+        self._store, self._settings = store, settings
+        self.hot = HotSet(settings.hot_entries, settings.hot_bytes, settings.hot_s)
+        self._used: set[str] = set()
+
+    async def open(self) -> None:
+        """Opens the collection; raises StoreError naming both sizes when its vectors have another width."""
+        await self._store.open(self._settings.dim, INDEXES)
+
+    async def get(self, tenant: str, key: str, usable: Callable[[Entry], bool]) -> Entry | None:
+        """The entry of a key: from memory if that one is usable, else as the store has it."""
+        warm = self.hot.get(tenant, key, time.monotonic())
+        if warm is not None and usable(warm):
+            return self._touched(warm)
+        found = await self._within(self._store.get([entry_id(tenant, key)]))
+        entry = read_payload(found[0].id, found[0].payload) if found else None
+        if entry is None or (entry.tenant, entry.key) != (tenant, key):
+            return None
+        self.hot.put(entry, time.monotonic())
+        return self._touched(entry)
+
+    def _touched(self, entry: Entry) -> Entry:
+        self._used.add(entry.id)
+        return entry
+
+    async def near(
+        self, vector: Vector, tenant: str, partition: str, era: str, now_ms: float
+    ) -> list[tuple[Entry, float]]:
+        """The nearest living entries of this compartment and their similarities, best first.
+
+        Only when a dead one is among them the search is repeated with a filter on the time, which costs as much again.
+        """
+        inside = {"tenant": compartment(tenant, partition, era)}
+        found = await self._search(vector, Where(equal=dict(inside)))
+        if any(match.payload.get("expires_ms", 0) <= now_ms for match in found):
+            found = await self._search(vector, Where(equal=dict(inside), above={"expires_ms": now_ms}))
+        entries = [(read_payload(match.id, match.payload), match.score) for match in found]
+        wanted = (tenant, partition, era)
+        return [(one, score) for one, score in entries if one and (one.tenant, one.partition, one.era) == wanted]
+
+    async def _search(self, vector: Vector, where: Where) -> list[Match]:
+        found: list[Match] = await self._within(self._store.search(vector, where, self._settings.candidates))
+        return found
+
+    def served(self, entry: Entry) -> None:
+        """Keeps an entry that was found by meaning at hand."""
+        self.hot.put(self._touched(entry), time.monotonic())
+
+    async def put(self, entry: Entry, vector: Vector | None) -> None:
+        """Stores an entry in place of an older one of its key."""
+        await self._within(self._store.upsert([Point(id=entry.id, vector=vector, payload=payload_of(entry))]))
+        self.hot.put(entry, time.monotonic())
+
+    async def _within(self, work: Any) -> Any:
+        try:
+            async with asyncio.timeout(self._settings.store_timeout_s):
+                return await work
+        except TimeoutError:
+            raise StoreError("the vector store took too long") from None
+
+    async def find(self, tenant: str, ids: list[str]) -> list[Entry]:
+        """The entries of this tenant among these ids."""
+        points = await self._store.get(ids)
+        entries = [read_payload(point.id, point.payload) for point in points]
+        return [entry for entry in entries if entry is not None and entry.tenant == tenant]
+
+    async def list(self, where: Sequence[Where], limit: int, now_ms: float) -> tuple[int, list[EntrySummary]]:
+        """How many entries match one of these filters, and up to `limit` of them without their answers."""
+        ids: set[str] = set()
+        listed: list[EntrySummary] = []
+        for one in where:
+            for point in await self._store.scroll(one, 10 * self._settings.max_entries):
+                if point.id not in ids and len(listed) < limit and (entry := read_payload(point.id, point.payload)):
+                    listed.append(_summary(entry, now_ms))
+                ids.add(point.id)
+        return len(ids), listed
+
+    async def remove(self, where: Where) -> Counter[str]:
+        """Deletes what matches; returns how many entries went, by tenant."""
+        gone: Counter[str] = Counter()
+        while found := await self._store.scroll(where, BATCH):
+            deleted = await self._store.delete(ids=[point.id for point in found])
+            for point in found:
+                self.hot.drop(str(point.payload.get("owner")), str(point.payload.get("key")))
+            if not deleted:
+                break
+            gone.update(str(point.payload.get("owner")) for point in found)
+        return gone
+
+    async def expire(self, now_ms: float) -> int:
+        """Deletes what has expired."""
+        return await self._store.delete(where=Where(below={"expires_ms": now_ms + 1}))
+
+    async def shrink(self, now_ms: float) -> tuple[int, int]:
+        """Notes what was used and, above the bound, deletes what was used least recently, 5% more than needed.
+
+        Returns how many entries there are and how many were deleted. Ids are hashes, so the first of them are a fair
+        sample of the ages.
+        """
+        used, self._used = list(self._used), set()
+        await self._store.set_payload(used, {"used_ms": int(now_ms)})
+        there, most = await self._store.count(), self._settings.max_entries
+        if there <= most:
+            return there, 0
+        sample = sorted(int(point.payload.get("used_ms", 0)) for point in await self._store.scroll(Where(), 1000))
+        share = (there - 0.95 * most) / there
+        cut = sample[min(len(sample) - 1, int(share * len(sample)))]
+        evicted = await self._store.delete(where=Where(below={"used_ms": cut + 1}))
+        return there - evicted, evicted
+
+    async def close(self) -> None:
+        """Closes the store."""
+        await self._store.close()
+
+
+def _summary(entry: Entry, now_ms: float) -> EntrySummary:
+    age_s = round(max(0.0, now_ms - entry.created_ms) / 1000, 3)
+    return EntrySummary(entry_id=entry.id, text=entry.text, tags=entry.tags, age_s=age_s)
+
+
+def stale_where(tenant: str | None, tags: Sequence[str] | None, sequence: int) -> list[Where]:
+    """Filters for the entries of a tenant (None: of all) that a change of these tags (None: of everything) outdates:
+    those read before its `sequence`."""
+    equal: dict[str, Any] = {} if tenant is None else {"owner": tenant}
+    below = {"read_seq": float(sequence)}
+    if tags is None:
+        return [Where(equal=equal, below=below)]
+    slices: list[Any] = [list(tags[start : start + TAGS]) for start in range(0, len(tags), TAGS)]
+    return [Where(equal=equal | {"marks": part}, below=below) for part in slices]

@@ -1,0 +1,1 @@
+"""The commands of `hasten`, one module each; `hasten.cli` puts them together."""

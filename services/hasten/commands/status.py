@@ -1,0 +1,92 @@
+"""`hasten status`: what runs, how busy it is, and how often the cache answered."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from hasten.client import Hasten
+from hasten.commands.options import Json, Nats, Tenant, with_client
+from hasten.discovery import Running
+from hasten.messages.failure import Failed
+from hasten.messages.route import ModelInfo
+
+QUEUES = ("queued", "waiting_texts", "lag")
+"""What services call the work that waits, in their reports: requests, texts, stream messages."""
+
+
+def status(tenant: Tenant = "demo", nats: Nats = None, as_json: Json = False) -> None:
+    """Show the running services, their versions and queues, the models, and the cache's size and hit rates."""
+
+    async def work(hasten: Hasten) -> int:
+        services = await hasten.services()
+        models = await models_of(hasten)
+        if as_json:
+            print(msgspec.json.encode({"services": services, "models": models}).decode())
+        else:
+            show(Console(highlight=False), services, models)
+        return 0 if services else 1
+
+    with_client(nats, tenant, work)
+
+
+async def models_of(hasten: Hasten) -> list[ModelInfo]:
+    """The models with their figures, none when no router runs."""
+    try:
+        return await hasten.models(timeout_s=2.0)
+    except Failed:
+        return []
+
+
+def show(console: Console, services: list[Running], models: list[ModelInfo]) -> None:
+    """Prints the tables for people."""
+    if not services:
+        console.print("no service answers; is `hasten up` or `hasten run` running?")
+        return
+    console.print(_services(services))
+    if models:
+        console.print(model_table(models))
+    for running in services:
+        if running.name == "cache":
+            console.print(_figures("cache", running.report))
+
+
+def _services(services: list[Running]) -> Table:
+    table = Table("service", "version", "replica", "active", "queued", "requests", "errors", "state", box=None)
+    for one in services:
+        report = one.report
+        requests, errors = (sum(row.get(name, 0) for row in one.endpoints) for name in ("num_requests", "num_errors"))
+        state = "draining" if report.get("draining") else str(report.get("state", "ready"))
+        queued = next((str(report[name]) for name in QUEUES if name in report), "")
+        name = f"{one.name} {report['model']}" if one.name == "worker" and "model" in report else one.name
+        load = (str(report.get("active", "")), queued, str(requests), str(errors))
+        table.add_row(name, one.version, one.id[:8], *load, state)
+    return table
+
+
+def model_table(models: Iterable[ModelInfo]) -> Table:
+    """The models as a table."""
+    table = Table("model", "alias", "workers", "quality", "TTFT p50", "p95", "samples", box=None)
+    table.columns[0].no_wrap = True
+    for one in models:
+        p50, p95 = (("-" if value is None else f"{value:.0f} ms") for value in (one.p50_ttft_ms, one.p95_ttft_ms))
+        aliases = " ".join(one.aliases)
+        table.add_row(one.name, aliases, str(one.workers), f"{one.quality:g}", p50, p95, str(one.samples))
+    return table
+
+
+def _figures(title: str, report: dict[str, Any]) -> Table:
+    table = Table(title, "", box=None)
+    for name, value in flat(report):
+        table.add_row(name.replace("_", " "), f"{value:.3f}" if isinstance(value, float) else str(value))
+    return table
+
+
+def flat(report: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """The figures of a report, nested ones with their path as name."""
+    found: list[tuple[str, Any]] = []
+    for name, value in report.items():
+        found += flat(value, f"{prefix}{name} ") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
+    return found

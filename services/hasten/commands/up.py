@@ -1,0 +1,46 @@
+"""`hasten up`: everything in one process."""
+
+from typing import Annotated
+
+import typer
+
+from hasten import address
+from hasten.commands.options import DATA, Config, Data
+from hasten.run import Stop, run_loop, say, serve
+from hasten.system import System, Wanted, system
+from hasten.telemetry import configure_logging
+
+
+def up(
+    http: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where the HTTP API listens.")] = None,
+    nats: Annotated[str, typer.Option(metavar="embedded|URL", help="The NATS server: our own, or one that runs.")] = (
+        "embedded"
+    ),
+    data: Data = DATA,
+    engine: Annotated[
+        str, typer.Option(metavar="embedded|sim|openai:URL", help="The models: ours, simulated, or another server's.")
+    ] = "embedded",
+    config: Config = None,
+) -> None:
+    """Start the whole system in one process; Ctrl-C drains it."""
+    configure_logging()
+    raise typer.Exit(run_loop(run_system(Wanted(http=http, nats=nats, data=data, engine=engine, config=config))))
+
+
+async def run_system(wanted: Wanted) -> int:
+    """Runs a system until it is told to stop; returns the exit code."""
+    async with system(wanted, say) as made:
+        with Stop() as stop:
+            try:
+                return await serve(made.runtime, stop, ready=lambda: announce(made))
+            finally:
+                address.remove(made.data)
+
+
+def announce(made: System) -> None:
+    """Says where the system is: to people on stderr, to programs on stdout and in the data folder."""
+    import os
+
+    address.write(made.data, address.Address(nats=made.nats, http=made.http, pid=os.getpid()))
+    say(f"API key of the tenant demo: {made.key}")
+    print(f"ready http={made.http} nats={address.without_secret(made.nats)}", flush=True)

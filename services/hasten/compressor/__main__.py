@@ -1,0 +1,3 @@
+from hasten.run import main
+
+main("compressor")

@@ -1,0 +1,96 @@
+"""A passage made ready for selection: its units with their tokens, its title line, and the text of what was kept."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+
+from hasten.compressor.sentences import Unit, split
+from hasten.compressor.terms import terms
+from hasten.messages.retrieve import Passage
+
+Counts = Callable[[Sequence[str]], list[int]]
+
+
+class Document:
+    """One passage; `sizes` are the tokens of its units, `head` those of its title line, `total` of all of it."""
+
+    def __init__(self, passage: Passage, title: str, text: str, units: list[Unit]) -> None:
+        self.passage, self.title, self.text, self.units = passage, title, text, units
+        self.sizes: list[int] = []
+        self.head = 0
+        self.pinned = passage.metadata.get("keep") is True and bool(units)
+
+    @property
+    def total(self) -> int:
+        """Tokens of the whole passage with its title line; 0 for one without text."""
+        return self.head + sum(self.sizes) if self.units else 0
+
+    def size(self, kept: Sequence[int]) -> int:
+        """Tokens of these units with the title line; 0 for none."""
+        return self.head + sum(self.sizes[at] for at in kept) if kept else 0
+
+    @cached_property
+    def unit_terms(self) -> list[frozenset[str]]:
+        """The terms of each unit."""
+        return [frozenset(terms(unit.text)) for unit in self.units]
+
+    @cached_property
+    def title_terms(self) -> frozenset[str]:
+        """The terms of the title line."""
+        return frozenset(terms(self.title))
+
+    def extract(self, kept: Sequence[int]) -> str:
+        """The text of the units with these indices, which are in order; white space between neighbours as it was."""
+        if len(kept) == len(self.units):
+            return self.text.strip("\n")
+        pieces: list[str] = []
+        for at, index in enumerate(kept):
+            if at:
+                pieces.append(self._between(kept[at - 1], index))
+            pieces.append(self.units[index].text)
+        return "".join(pieces)
+
+    def _between(self, left: int, right: int) -> str:
+        before, after = self.units[left], self.units[right]
+        if right == left + 1:
+            return self.text[before.end : after.start]
+        if before.block != after.block:
+            return "\n"
+        return " " if self.text[after.start - 1].isspace() else ""
+
+
+def documents(passages: Iterable[Passage], neutral: Callable[[str], str], counts: Counts) -> list[Document]:
+    """Splits every passage and counts all units in one go."""
+    made = []
+    for passage in passages:
+        title = neutral(_title(passage))
+        text = _body(neutral(passage.text), title)
+        made.append(Document(passage, title, text, split(text)))
+    pieces = [unit.text for document in made for unit in document.units] + [
+        _header(document.title) for document in made
+    ]
+    sizes = iter(counts(pieces))
+    for document in made:
+        document.sizes = [next(sizes) + 1 for _ in document.units]
+    for document in made:
+        document.head = next(sizes) + 1
+    return made
+
+
+def _title(passage: Passage) -> str:
+    """One line that names the passage: its title, and its heading where that adds something."""
+    names = [passage.title] if passage.heading in passage.title else [passage.title, passage.heading]
+    return " › ".join(" ".join(name.split()) for name in names if name.strip())
+
+
+def _body(text: str, title: str) -> str:
+    """The text without headings at its start that only repeat the title line, if there is more to it."""
+    known = set(terms(title))
+    first, _, rest = text.lstrip().partition("\n")
+    while first.startswith("#") and rest.strip() and set(terms(first)) <= known:
+        text = rest
+        first, _, rest = text.lstrip().partition("\n")
+    return text
+
+
+def _header(title: str) -> str:
+    return f"[10] {title}\n"

@@ -1,0 +1,152 @@
+"""The parts of a request that can be cut, with their sizes, and a plan of what is kept of each."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from hasten.compressor import examples, history, selection
+from hasten.compressor.budget import Needs, Shares, examples_room, history_room
+from hasten.compressor.control import Neutraliser, neutral_turn, neutraliser
+from hasten.compressor.document import Document, documents
+from hasten.compressor.history import conversation
+from hasten.compressor.prompt import Draft, Extract, Wording
+from hasten.compressor.tokens import TokenCounter, written
+from hasten.messages.chat import Example, Turn
+from hasten.messages.compress import Compress
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept: indices of examples, a flag for each round, and for each document the indices of its units."""
+
+    examples: list[int]
+    rounds: list[bool]
+    units: list[list[int]]
+
+
+class Parts:
+    """A request by its parts, made safe and counted one by one.
+
+    A prompt is counted as a whole at the end; the sizes of the parts are for deciding what to leave out.
+    """
+
+    def __init__(self, request: Compress, counter: TokenCounter, wording: Wording) -> None:
+        neutral = neutraliser(counter.control_tokens)
+        self.request = request
+        self.talk = conversation(neutral_turn(turn, neutral) for turn in request.messages)
+        self.examples = [_neutral_example(example, neutral) for example in request.examples]
+        asked = self.talk.user is not None
+        self.documents = documents(request.passages if asked else [], neutral, counter.counts)
+        self._measure(counter, wording)
+        self.pinned = [self._is_pinned(turns) for turns in self.talk.rounds]
+
+    def _measure(self, counter: TokenCounter, wording: Wording) -> None:
+        turns = [turn for turns in self.talk.rounds for turn in turns]
+        shown = [text for example in self.examples for text in (example.user, example.assistant)]
+        own = (wording.introduction if self.talk.system else wording.instruction) + wording.question
+        counted = iter(counter.counts([*map(written, turns), *shown, own]))
+        per_turn = counter.per_turn
+        self.round_sizes = [sum(next(counted) + per_turn for _ in turns) for turns in self.talk.rounds]
+        self.example_sizes = [next(counted) + next(counted) + 2 * per_turn for _ in self.examples]
+        self.introduction = next(counted) + per_turn
+
+    def _is_pinned(self, turns: Iterable[Turn]) -> bool:
+        """Marked by the caller, or the place of a call whose result came after the last user turn."""
+        turns = list(turns)
+        return history.pinned(turns) or bool(history.calls(turns) & history.results(flat(self.talk.steps)))
+
+    def whole(self) -> Plan:
+        """Everything is kept."""
+        return Plan(
+            examples=list(range(len(self.examples))),
+            rounds=[True] * len(self.talk.rounds),
+            units=[list(range(len(document.units))) for document in self.documents],
+        )
+
+    def bare(self) -> Plan:
+        """Only what is never cut is kept."""
+        units = [list(range(len(document.units))) if document.pinned else [] for document in self.documents]
+        return Plan(examples=[], rounds=list(self.pinned), units=units)
+
+    def cost(self, plan: Plan) -> int:
+        """The tokens of what a plan keeps of the parts that can be cut."""
+        passages = sum(document.size(units) for document, units in zip(self.documents, plan.units, strict=True))
+        rounds = sum(itertools.compress(self.round_sizes, plan.rounds))
+        introduction = self.introduction if passages else 0
+        return passages + introduction + rounds + sum(self.example_sizes[at] for at in plan.examples)
+
+    def without_oldest_step(self) -> bool:
+        """Leaves out the oldest tool step after the last user turn; False when there is none but the newest."""
+        if len(self.talk.steps) < 2:
+            return False
+        self.talk = msgspec.structs.replace(self.talk, steps=self.talk.steps[1:])
+        return True
+
+    def divide(self, room: int, shares: Shares) -> Plan:
+        """Gives `room` tokens to the examples, then to the history, and what is left to the passages."""
+        budget = self.request.token_budget
+        loose = [0 if pinned else size for size, pinned in zip(self.round_sizes, self.pinned, strict=True)]
+        needs = Needs(examples=sum(self.example_sizes), history=sum(loose), passages=self._passages_need())
+        chosen = self._choose_examples(examples_room(room, needs, budget, shares))
+        room -= sum(self.example_sizes[at] for at in chosen)
+        allowed, step = history_room(room, needs, budget, shares)
+        rounds = history.keep(loose, self.pinned, allowed, step)
+        room -= sum(itertools.compress(loose, rounds))
+        return Plan(examples=chosen, rounds=rounds, units=self._choose_units(room))
+
+    def _introduces(self) -> int:
+        """The tokens that the first passage costs besides its own: none when a kept passage has paid them."""
+        return 0 if any(document.pinned for document in self.documents) else self.introduction
+
+    def _passages_need(self) -> int:
+        need = sum(document.total for document in self.documents if not document.pinned)
+        return need + self._introduces() if need else 0
+
+    def _choose_examples(self, room: int) -> list[int]:
+        """All of them when they fit, whatever the question, so that they are part of the stable prefix.
+
+        Otherwise those like the conversation's first user turn, which stays the same while the conversation goes on.
+        """
+        if sum(self.example_sizes) <= room:
+            return list(range(len(self.examples)))
+        first = next(iter(self._user_texts()), "")
+        return examples.choose(self.examples, self.example_sizes, first, room)
+
+    def _choose_units(self, room: int) -> list[list[int]]:
+        if not self.documents:
+            return []
+        earlier, asked = ["", *self._user_texts()][-2:]
+        query = selection.query_of(asked, earlier, self.documents)
+        return selection.choose(self.documents, query, room - self._introduces())
+
+    def _user_texts(self) -> list[str]:
+        """What the user said, in order; the last is the question."""
+        before = [turn.text for turn in flat(self.talk.rounds) if turn.role == "user"]
+        return [*before, self.talk.user.text] if self.talk.user else before
+
+    def draft(self, plan: Plan) -> Draft:
+        """The prompt of a plan, to be laid out."""
+        chosen = [self.examples[at] for at in plan.examples]
+        always = len(chosen) == len(self.examples)
+        return Draft(
+            system=self.talk.system,
+            common=chosen if always else [],
+            examples=[] if always else chosen,
+            history=flat(itertools.compress(self.talk.rounds, plan.rounds)),
+            extracts=[_extract(one, units) for one, units in zip(self.documents, plan.units, strict=True) if units],
+            user=self.talk.user,
+            steps=flat(self.talk.steps),
+        )
+
+
+def flat(groups: Iterable[Sequence[Turn]]) -> list[Turn]:
+    """The turns of all groups in order."""
+    return [turn for turns in groups for turn in turns]
+
+
+def _extract(document: Document, units: Sequence[int]) -> Extract:
+    return Extract(title=document.title, text=document.extract(units))
+
+
+def _neutral_example(example: Example, neutral: Neutraliser) -> Example:
+    return Example(user=neutral(example.user), assistant=neutral(example.assistant))

@@ -1,0 +1,104 @@
+"""The ASGI application: which path is answered by what, how errors look, and how many requests are let in."""
+
+import logging
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hasten.gateway.chat import REQUEST_ID, Chat
+from hasten.gateway.embeddings import Embeddings
+from hasten.gateway.errors import error_headers, error_object, status_of
+from hasten.gateway.health import Health
+from hasten.gateway.models import Catalogue
+from hasten.messages.failure import Failed, Failure
+from hasten.service import RETRY_AFTER_MS
+from hasten.telemetry import counter, gauge, logger
+
+log = logger("gateway")
+_responses = counter("gateway_responses_total", "HTTP responses, by path and status", "path", "status")
+_active = gauge("gateway_requests_active", "HTTP requests being answered")
+_EDGE_CODES = {404: ("not_found", "there is nothing at this path"), 405: ("method_not_allowed", "not with this method")}
+
+
+def error_response(failure: Failure, scope: Scope) -> Response:
+    """A failure as a response, with the id of the request if it has one."""
+    identity = {"x-hasten-request-id": scope[REQUEST_ID]} if REQUEST_ID in scope else {}
+    return Response(
+        msgspec.json.encode(error_object(failure)),
+        status_of(failure),
+        headers=error_headers(failure) | identity,
+        media_type="application/json",
+    )
+
+
+async def _on_failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Failed)
+    return error_response(error.failure, request.scope)
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code, detail = _EDGE_CODES.get(error.status_code, ("bad_request", "the request cannot be answered"))
+    return error_response(Failure(code=code, detail=detail), request.scope)
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    log.error("a request failed: %s", type(error).__name__, exc_info=log.isEnabledFor(logging.DEBUG))
+    failure = Failure(code="internal", detail=f"the gateway failed ({type(error).__name__})")
+    return error_response(failure, request.scope)
+
+
+def build_app(chat: Chat, embeddings: Embeddings, catalogue: Catalogue, health: Health, *, limit: int) -> "Door":
+    """The application, of which at most `limit` requests are let in at once."""
+    routes = [
+        Route("/v1/chat/completions", chat, methods=["POST"]),
+        Route("/v1/embeddings", embeddings, methods=["POST"]),
+        Route("/v1/models", catalogue.every),
+        Route("/v1/models/{name:path}", catalogue.one),
+        Route("/healthz", health.healthz),
+        Route("/readyz", health.readyz),
+        Route("/metrics", health.metrics),
+    ]
+    handlers = {Failed: _on_failed, HTTPException: _on_http, Exception: _on_bug}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    return Door(app, limit, frozenset(route.path.partition("{")[0].rstrip("/") for route in routes))
+
+
+class Door:
+    """Counts what comes and goes, and says at once that it is full rather than let requests wait."""
+
+    def __init__(self, app: ASGIApp, limit: int, paths: frozenset[str]) -> None:
+        self._app, self._limit, self._paths = app, limit, paths
+        self.active = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One HTTP request."""
+        path = self._label(scope["path"])
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _responses.labels(path, message["status"]).inc()
+            await send(message)
+
+        if self.active >= self._limit and path.startswith("/v1/"):
+            full = Failed("overloaded", "the gateway is full", retry_after_ms=RETRY_AFTER_MS).failure
+            await error_response(full, scope)(scope, receive, counted)
+            return
+        self.active += 1
+        _active.inc()
+        try:
+            await self._app(scope, receive, counted)
+        finally:
+            self.active -= 1
+            _active.dec()
+
+    def _label(self, path: str) -> str:
+        if path in self._paths:
+            return path
+        return "/v1/models" if path.startswith("/v1/models/") else "other"

@@ -1,0 +1,149 @@
+"""One chat request between its caller and the bus: read, written and watched at once, and cancelled if it is left."""
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+import msgspec
+from starlette.types import Receive, Send
+
+from hasten.bus import Bus
+from hasten.deadline import now_ms
+from hasten.gateway.completion import Completion
+from hasten.gateway.domain import Ask
+from hasten.gateway.feed import Feed
+from hasten.gateway.head import Head
+from hasten.gateway.settings import Settings
+from hasten.gateway.sse import HEADERS, PING, Frames
+from hasten.messages.chat import CANCEL, CHAT, Chunk, Done, Nothing, Ping
+from hasten.messages.failure import Failed, Failure
+from hasten.stream import Stream
+from hasten.telemetry import counter
+
+CANCEL_WAIT_S = 1.0
+_ended = counter("gateway_chats_total", "Chat requests that ended at the HTTP edge, by how", "how")
+
+
+class Exchange:
+    """Answers one HTTP caller (`run`). Three things go on side by side: events come in from the bus, the answer goes
+    out, and the connection is watched. Whichever way it ends, a request that is still being worked on is cancelled."""
+
+    def __init__(self, bus: Bus, settings: Settings, tenant: str, ask: Ask, head: Head) -> None:
+        self._bus, self._settings, self._tenant, self._ask, self._head = bus, settings, tenant, ask, head
+        self._feed = Feed(settings.max_unsent_bytes)
+        self._over = False
+        self._created = int(time.time())
+
+    async def run(self, receive: Receive, send: Send) -> None:
+        """Returns when the answer has been sent or the caller has gone; raises Failed if nothing was sent yet."""
+        stream = await self._open()
+        answering = asyncio.ensure_future(self._stream(send) if self._ask.stream else self._whole(send))
+        tasks = (asyncio.ensure_future(_left(receive)), answering, asyncio.ensure_future(self._pump(stream)))
+        try:
+            await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not self._over:
+                await self._cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if not self._over:
+                await _settled(stream)
+            await stream.aclose()
+            _ended.labels(self._how(answering)).inc()
+        if not answering.cancelled():
+            answering.result()
+
+    def end(self, failure: Failure) -> None:
+        """Ends the answer with a failure, after what has come of it."""
+        self._feed.put(failure)
+
+    def _how(self, answering: asyncio.Future[None]) -> str:
+        if answering.cancelled():
+            return "left"
+        return "answered" if self._over else "cut"
+
+    async def _open(self) -> Stream:
+        patience_ms = self._ask.deadline_ms or self._settings.deadline_s * 1000
+        return await self._bus.stream(
+            CHAT,
+            self._ask.body,
+            deadline_ms=now_ms() + patience_ms,
+            request_id=self._head.request_id,
+            idle_s=self._settings.silence_s,
+            tenant=self._tenant,
+        )
+
+    async def _pump(self, stream: Stream) -> None:
+        async for event in stream:
+            self._head.see(event)
+            if not isinstance(event, Ping):
+                self._feed.put(event)
+            self._over = isinstance(event, Done | Failure)
+            if self._feed.ended:
+                break
+        if not self._over:
+            await self._cancel()
+
+    async def _whole(self, send: Send) -> None:
+        completion = Completion()
+        while completion.ended is None:
+            for event in await self._feed.take(None):
+                completion.see(event)
+        if isinstance(completion.ended, Failure):
+            raise Failed.of(completion.ended)
+        body = msgspec.json.encode(completion.body(completion.ended, self._head, self._created))
+        await _start(send, {"Content-Type": "application/json", "Content-Length": str(len(body))}, self._head)
+        await send({"type": "http.response.body", "body": body})
+
+    async def _stream(self, send: Send) -> None:
+        events = await self._held()
+        if not any(isinstance(event, Chunk) for event in events) and isinstance(events[-1], Failure):
+            raise Failed.of(events[-1])
+        await _start(send, HEADERS, self._head)
+        frames = Frames(self._head, self._created, include_usage=self._ask.include_usage)
+        while True:
+            ended = bool(events) and isinstance(events[-1], (Done, Failure))
+            body = b"".join(map(frames.of, events)) if events else PING
+            if body or ended:
+                await send({"type": "http.response.body", "body": body, "more_body": not ended})
+            if ended:
+                return
+            events = await self._feed.take(self._settings.ping_s or None)
+
+    async def _held(self) -> list[Any]:
+        """The events up to the first that can be shown, or, once the request is admitted, those of `headers_s`."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._settings.headers_s
+        held: list[Any] = []
+        while not any(isinstance(event, (Chunk, Done, Failure)) for event in held):
+            left = until - loop.time()
+            if held and left <= 0:
+                break
+            held += await self._feed.take(left if left > 0 else None)
+        return held
+
+    async def _cancel(self) -> None:
+        with contextlib.suppress(Exception):
+            await self._bus.publish(CANCEL, Nothing(), tenant=self._tenant, request_id=self._head.request_id)
+
+
+async def _left(receive: Receive) -> None:
+    """Returns when the caller has disconnected."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _settled(stream: Stream) -> None:
+    """Gives the request a moment to end. A CANCEL can be lost, or overtake the request; leaving the stream before its
+    end sends another."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(CANCEL_WAIT_S):
+            async for _ in stream:
+                pass
+
+
+async def _start(send: Send, headers: dict[str, str], head: Head) -> None:
+    encoded = [(name.encode(), value.encode()) for name, value in (headers | head.headers()).items()]
+    await send({"type": "http.response.start", "status": 200, "headers": encoded})

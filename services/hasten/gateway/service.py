@@ -1,0 +1,63 @@
+"""The gateway as a service: its HTTP server, the key ring, and its answers to `$SRV`."""
+
+from typing import Any
+
+from hasten.bus import Bus
+from hasten.gateway.app import build_app
+from hasten.gateway.chat import Chat
+from hasten.gateway.embeddings import Embeddings
+from hasten.gateway.health import Health
+from hasten.gateway.models import Catalogue
+from hasten.gateway.server import HttpServer
+from hasten.gateway.settings import Settings
+from hasten.keys import KeyRing
+from hasten.service import Service
+
+
+class Gateway:
+    """The gateway service. `start`, `drain` and `close` are its life."""
+
+    def __init__(self, bus: Bus, settings: Settings, keys: KeyRing) -> None:
+        self._keys = keys
+        self._chat = Chat(bus, settings, keys)
+        embeddings, catalogue = Embeddings(bus, settings, keys), Catalogue(bus, keys)
+        self._app = build_app(self._chat, embeddings, catalogue, Health(bus), limit=settings.max_requests)
+        self._http = HttpServer(self._app, settings.http, settings.write_timeout_s)
+        self.service = Service(bus, "gateway", "Serves OpenAI's HTTP API", report=self.report)
+
+    @property
+    def url(self) -> str:
+        """Where it is reached, with the real port; valid once it has started."""
+        return f"http://{self._http.address}"
+
+    async def start(self) -> None:
+        """Returns when requests are answered; raises SettingsError for an address it cannot have, and Failed."""
+        await self._keys.start()
+        await self._http.start()
+        await self.service.start()
+
+    def report(self) -> dict[str, Any]:
+        """Figures for `$SRV.STATS`."""
+        return {
+            "http": self.url,
+            "connections": self._http.connections,
+            "requests": self._app.active,
+            "chats": self._chat.live,
+        }
+
+    async def drain(self) -> None:
+        """Accepts nothing more and returns when every answer has been sent."""
+        await self._http.drain()
+        await self.service.drain()
+
+    async def close(self) -> None:
+        """Ends what is left: each stream with an error that says why."""
+        self._chat.end_all()
+        await self._http.close()
+        await self._keys.close()
+        await self.service.close()
+
+
+def build(settings: Settings, bus: Bus) -> Gateway:
+    """The gateway with its own view of the keys."""
+    return Gateway(bus, settings, KeyRing(bus))

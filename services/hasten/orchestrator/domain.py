@@ -1,0 +1,94 @@
+"""Decides what a request may do: read the cache, share a generation, be stored, and what it needs of a model."""
+
+import msgspec
+
+from hasten.fingerprint import Fingerprint, fingerprint
+from hasten.messages.cache import Answer
+from hasten.messages.chat import ChatRequest, Turn
+from hasten.messages.failure import Failed
+
+SHORT_FOLLOW_UP_WORDS = 10
+CHARS_PER_TOKEN = 3.5
+"""Of English text in current tokenizers; only the router's first estimate uses it."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request may do. `flight` is what must be equal for two requests to share one generation."""
+
+    fingerprint: Fingerprint
+    flight: tuple[object, ...]
+    read_exact: bool
+    read_semantic: bool
+    share: bool
+    store: bool
+    tags: list[str]
+    query: str
+    needs: list[str]
+    prompt_tokens: int
+
+    @property
+    def embeds(self) -> bool:
+        """Whether the question's vector is of use to anybody."""
+        return self.read_semantic or bool(self.query)
+
+
+def plan_of(request: ChatRequest) -> Plan:
+    """The plan for a request; raises Failed(unsupported) for what no part of hasten can do.
+
+    Cache off, more than one choice, and an explicit temperature above 0 without mode exact are neither read, shared
+    nor stored; an absent temperature counts as cacheable.
+    """
+    if request.n > 1:
+        raise Failed("unsupported", "n must be 1: one answer is streamed per request", param="n")
+    print_ = fingerprint(request)
+    policy = request.cache
+    varies = bool(request.temperature) and policy.mode != "exact"
+    usable = policy.mode != "off" and not varies
+    reads = usable and policy.mode != "refresh"
+    semantic = reads and policy.mode == "auto" and print_.single_turn
+    return Plan(
+        fingerprint=print_,
+        flight=(print_.key, policy.mode, policy.max_age_s, policy.max_distance, policy.store, tuple(policy.tags)),
+        read_exact=reads,
+        read_semantic=semantic,
+        share=reads,
+        store=usable and policy.store,
+        tags=[*policy.tags, *(f"collection:{name}" for name in request.knowledge)],
+        query=retrieval_query(request.messages) if request.knowledge or semantic else "",
+        needs=_needs(request),
+        prompt_tokens=int(sum(len(turn.text) for turn in request.messages) / CHARS_PER_TOKEN) + 8,
+    )
+
+
+def retrieval_query(messages: list[Turn]) -> str:
+    """What to search for: the last user turn, with the one before it when it is a short follow-up."""
+    asked = [turn.text for turn in messages if turn.role == "user" and turn.text]
+    if not asked:
+        return ""
+    if len(asked) > 1 and len(asked[-1].split()) <= SHORT_FOLLOW_UP_WORDS:
+        return f"{asked[-2]}\n{asked[-1]}"
+    return asked[-1]
+
+
+def _needs(request: ChatRequest) -> list[str]:
+    needs = []
+    if request.tools:
+        needs.append("tools")
+    if request.response_format and request.response_format.get("type") in ("json_object", "json_schema"):
+        needs.append("json")
+    if request.logprobs or request.top_logprobs:
+        needs.append("logprobs")
+    parts = (part for turn in request.messages if isinstance(turn.content, list) for part in turn.content)
+    if any(str(part.get("type", "")).startswith(("image", "input_image")) for part in parts):
+        needs.append("vision")
+    return needs
+
+
+def storable(answer: Answer) -> bool:
+    """Whether a finished answer is whole: it ended by itself, says something and calls no tool."""
+    return answer.finish_reason == "stop" and bool(answer.text.strip()) and not answer.tool_calls
+
+
+def stops(stop: str | list[str] | None) -> list[str]:
+    """The stop sequences as a list."""
+    return [stop] if isinstance(stop, str) else list(stop or [])

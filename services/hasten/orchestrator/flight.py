@@ -1,0 +1,124 @@
+"""One generation and everybody who reads it: what was sent is kept, so that a follower starts at the first chunk."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+from msgspec import structs
+
+from hasten.messages.chat import Chunk, Done
+from hasten.messages.failure import Failed, Failure
+from hasten.telemetry import Stopwatch, logger
+
+log = logger("orchestrator")
+Run = Callable[["Flight"], Awaitable[None]]
+
+
+class Flight:
+    """A request on its way. `say` appends an event; `events` yields all of them to each reader, then waits for more.
+
+    `tags` and `read_seq` are what the answer depends on so far. `id` names the generation at the worker.
+    """
+
+    def __init__(self, tenant: str, deadline_ms: float, *, tags: list[str], read_seq: int) -> None:
+        self.tenant, self.deadline_ms, self.tags, self.read_seq = tenant, deadline_ms, tags, read_seq
+        self.id = secrets.token_hex(8)
+        self.watch = Stopwatch()
+        self.slug = self.worker = ""
+        self.worker_ttft_ms = 0.0
+        self.chunks = 0
+        self.readers = 0
+        self.ended = False
+        self.settled = asyncio.Event()
+        self._events: list[Any] = []
+        self._more = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, run: Run) -> None:
+        """Runs the flight in a task of its own: no reader's leaving stops it while another reads."""
+        self._task = asyncio.get_running_loop().create_task(self._guarded(run))
+
+    async def _guarded(self, run: Run) -> None:
+        try:
+            await run(self)
+            if not self.ended:
+                self.say(Failure(code="incomplete", detail="the request ended without a result"))
+        except asyncio.CancelledError:
+            self.say(Failure(code="cancelled", detail="nobody reads the answer any more", tokens_sent=self.chunks))
+        except Failed as failed:
+            self.say(structs.replace(failed.failure, tokens_sent=self.chunks))
+        except Exception as error:
+            log.error("a request failed: %s", type(error).__name__, exc_info=log.isEnabledFor(logging.DEBUG))
+            self.say(Failure(code="internal", detail=f"the orchestrator failed ({type(error).__name__})"))
+        finally:
+            self.settled.set()
+
+    def say(self, event: Any) -> None:
+        """Appends an event for every reader; nothing follows a Done or Failure."""
+        if self.ended:
+            return
+        if isinstance(event, Chunk):
+            self.chunks += 1
+        self.ended = isinstance(event, (Done, Failure))
+        self._events.append(event)
+        more, self._more = self._more, asyncio.Event()
+        more.set()
+
+    def text(self, text: str = "", **deltas: Any) -> None:
+        """Appends a chunk with the next sequence number."""
+        self.say(Chunk(seq=self.chunks, text=text, **deltas))
+
+    async def events(self) -> AsyncGenerator[Any, None]:
+        """Every event from the first on; leave the iterator to leave the flight."""
+        self.readers += 1
+        try:
+            index = 0
+            while True:
+                while index < len(self._events):
+                    yield self._events[index]
+                    index += 1
+                if self.ended:
+                    return
+                await self._more.wait()
+        finally:
+            self.readers -= 1
+            if not self.readers and not self.ended and self._task is not None:
+                self._task.cancel()
+
+
+class Flights:
+    """The flights of this replica that others may join, by tenant and plan."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[tuple[object, ...], Flight] = {}
+        self.all: set[Flight] = set()
+
+    def find(self, key: tuple[object, ...]) -> Flight | None:
+        """The flight of this key that is alive or not yet stored."""
+        return self._by_key.get(key)
+
+    def launch(self, key: tuple[object, ...] | None, flight: Flight, run: Run) -> None:
+        """Starts a flight and, with a key, lets others join it until it has settled."""
+        self.all.add(flight)
+        if key is not None:
+            self._by_key[key] = flight
+
+        async def run_and_forget(flight: Flight) -> None:
+            try:
+                await run(flight)
+            finally:
+                self.all.discard(flight)
+                if key is not None and self._by_key.get(key) is flight:
+                    del self._by_key[key]
+
+        flight.start(run_and_forget)
+
+    async def settle(self, timeout_s: float) -> None:
+        """Waits until every flight has ended and stored what it had to."""
+        waits = [asyncio.ensure_future(flight.settled.wait()) for flight in self.all]
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=timeout_s)
+            for wait in late:
+                wait.cancel()

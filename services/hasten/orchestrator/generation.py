@@ -1,0 +1,127 @@
+"""Runs one generation on a worker and relays it; when the worker is lost, the text goes on from another."""
+
+import contextlib
+from typing import Any
+
+import msgspec
+
+from hasten.bus import Bus
+from hasten.chunks import merge_tool_calls
+from hasten.deadline import TENANT
+from hasten.messages.cache import Answer
+from hasten.messages.chat import ChatRequest, Chunk, Done, Turn
+from hasten.messages.failure import RETRYABLE, Failed, Failure
+from hasten.messages.generate import GENERATE, Generate
+from hasten.messages.route import Routed
+from hasten.orchestrator.domain import stops
+from hasten.orchestrator.flight import Flight
+from hasten.orchestrator.stages import Stages
+
+_SAMPLING = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty")
+
+
+def generate_of(
+    request: ChatRequest, routed: Routed, messages: list[Turn], continues: str = "", sent: int = 0
+) -> Generate:
+    """The worker's request: the prompt, the caller's options, and the model's defaults for what was left open.
+
+    `continues` is what was shown already, in `sent` chunks of at least a token each.
+    """
+    given = {name: getattr(request, name) for name in _SAMPLING if getattr(request, name) is not None}
+    options = {**routed.defaults, **given}
+    return Generate(
+        messages=messages,
+        max_tokens=max(1, (request.max_tokens or routed.max_tokens) - sent),
+        stop=stops(request.stop),
+        logprobs=request.logprobs,
+        top_logprobs=request.top_logprobs,
+        tools=request.tools,
+        tool_choice=request.tool_choice,
+        response_format=request.response_format,
+        continues=continues,
+        priority=request.priority,
+        **{name: options[name] for name in _SAMPLING if name in options},
+        extra={**{name: value for name, value in options.items() if name not in _SAMPLING}, **request.extra},
+    )
+
+
+class Generation:
+    """The answer of one flight, from however many workers it takes."""
+
+    def __init__(self, bus: Bus, flight: Flight, request: ChatRequest, *, attempts: int, silence_s: float) -> None:
+        self._bus, self._flight, self._request = bus, flight, request
+        self._attempts, self._silence_s = attempts, silence_s
+        self._before = 0
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._tool_calls: list[dict[str, Any]] = []
+
+    async def run(
+        self, stages: Stages, routed: Routed, messages: list[Turn], vector: bytes | None
+    ) -> tuple[Answer, Done]:
+        """Streams the answer to the flight and returns it whole; raises Failed when no worker could finish it.
+
+        Before the first chunk any worker may take over. Afterwards only one of the same model whose engine continues
+        a given text: it gets identical messages and the text so far, so that nothing is repeated.
+        """
+        failed: list[str] = []
+        while True:
+            ended = await self._attempt(routed, messages, f"{self._flight.id}-{len(failed)}")
+            if isinstance(ended, Done):
+                return self._answer(ended, routed), ended
+            failed.append(routed.worker)
+            if ended.code in RETRYABLE and len(failed) < self._attempts and self._may_go_on(routed):
+                model = routed.model if self._flight.chunks else None
+                with contextlib.suppress(Failed):
+                    routed = await stages.route(vector, model=model, exclude=failed)
+                    continue
+            raise Failed.of(msgspec.structs.replace(ended, tokens_sent=self._flight.chunks, model=routed.model))
+
+    def _may_go_on(self, routed: Routed) -> bool:
+        return not self._flight.chunks or (routed.continues and not self._tool_calls and not self._reasoning)
+
+    async def _attempt(self, routed: Routed, messages: list[Turn], attempt_id: str) -> Done | Failure:
+        flight = self._flight
+        flight.slug, flight.worker = routed.slug, routed.worker
+        self._before = flight.chunks
+        body = generate_of(self._request, routed, messages, "".join(self._text), flight.chunks)
+        since = flight.watch.elapsed_ms()
+        stream = await self._bus.stream(
+            GENERATE,
+            body,
+            slug=routed.slug,
+            worker=routed.worker,
+            deadline_ms=flight.deadline_ms,
+            request_id=attempt_id,
+            headers={TENANT: flight.tenant},
+            idle_s=self._silence_s,
+        )
+        async with stream:
+            async for event in stream:
+                if isinstance(event, Chunk):
+                    self._relay(event, since)
+                elif isinstance(event, Done | Failure):
+                    return event
+        return Failure(code="incomplete", detail="the worker's stream ended without a result")
+
+    def _relay(self, chunk: Chunk, since_ms: float) -> None:
+        flight = self._flight
+        if not flight.chunks:
+            flight.watch.record("first_token", since_ms)
+            flight.worker_ttft_ms = flight.watch.stages["first_token"]
+        self._text.append(chunk.text)
+        if chunk.reasoning:
+            self._reasoning.append(chunk.reasoning)
+        self._tool_calls.extend(chunk.tool_calls or [])
+        flight.text(chunk.text, reasoning=chunk.reasoning, tool_calls=chunk.tool_calls)
+
+    def _answer(self, done: Done, routed: Routed) -> Answer:
+        tokens = done.usage.completion_tokens + self._before
+        return Answer(
+            text="".join(self._text),
+            finish_reason=done.finish_reason,
+            model=routed.model,
+            usage=msgspec.structs.replace(done.usage, completion_tokens=tokens),
+            reasoning="".join(self._reasoning),
+            tool_calls=merge_tool_calls(self._tool_calls) or None,
+        )

@@ -1,0 +1,190 @@
+"""The path of one request: whatever can answer without a model does, and stages that need not wait do not."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+
+from hasten.bus import Bus
+from hasten.chunks import split_text
+from hasten.freshness import Freshness
+from hasten.messages.cache import Answer, CacheHit, CacheMiss
+from hasten.messages.chat import ChatRequest, Done, Note
+from hasten.messages.retrieve import Passage, Retrieved
+from hasten.messages.route import Routed
+from hasten.orchestrator.domain import Plan, storable
+from hasten.orchestrator.flight import Flight
+from hasten.orchestrator.generation import Generation
+from hasten.orchestrator.recent import Recent
+from hasten.orchestrator.settings import Settings
+from hasten.orchestrator.stages import Stages
+
+
+class Path:
+    """Takes one flight from its first lookup to its end (`run`), and stores what it brought."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        settings: Settings,
+        freshness: Freshness,
+        recent: Recent,
+        request: ChatRequest,
+        plan: Plan,
+        flight: Flight,
+    ) -> None:
+        self._bus, self._settings, self._freshness, self._recent = bus, settings, freshness, recent
+        self._request, self._plan, self._flight = request, plan, flight
+        self._stages = Stages(bus, settings, request, plan, flight)
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._exact_task: asyncio.Task[CacheHit | CacheMiss] | None = None
+        self._miss: CacheMiss | None = None
+
+    async def run(self, flight: Flight) -> None:
+        """Says everything on the flight, ending with Done; raises Failed."""
+        try:
+            hit = await self._exact()
+            if hit is None:
+                await self._together()
+            else:
+                self._serve(hit)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(_retrieved)
+        self._tasks.append(task)
+        return task
+
+    async def _exact(self) -> CacheHit | None:
+        """Waits a moment for the exact lookup; a slower one goes on beside the embedding and is asked again there."""
+        if not self._plan.read_exact:
+            return None
+        if (remembered := self._remembered()) is not None:
+            return remembered
+        self._exact_task = self._spawn(self._stages.exact())
+        await asyncio.wait([self._exact_task], timeout=self._settings.exact_wait_ms / 1000)
+        return self._hit_of(self._exact_task)
+
+    def _remembered(self) -> CacheHit | None:
+        """The hit that the cache confirmed a moment ago, if nothing that it depends on has changed since."""
+        tenant, key = self._flight.tenant, self._plan.fingerprint.key
+        hit = self._recent.find(tenant, key, self._request.cache.max_age_s, time.monotonic())
+        return hit if hit is not None and self._freshness.fresh(tenant, hit.tags, hit.read_seq) else None
+
+    def _hit_of(self, task: asyncio.Task[CacheHit | CacheMiss] | None) -> CacheHit | None:
+        if task is None or not task.done() or task.cancelled():
+            return None
+        found = task.result()
+        if isinstance(found, CacheMiss):
+            self._miss = found
+            return None
+        if not self._freshness.fresh(self._flight.tenant, found.tags, found.read_seq):
+            return None
+        if found.kind == "exact":
+            self._recent.remember(self._flight.tenant, self._plan.fingerprint.key, found, time.monotonic())
+        return found
+
+    async def _together(self) -> None:
+        vector = await self._stages.embed() if self._plan.embeds else None
+        semantic = self._spawn(self._stages.semantic(vector)) if vector and self._plan.read_semantic else None
+        retrieve = self._spawn(self._stages.retrieve(vector)) if self._request.knowledge else None
+        route = self._spawn(self._stages.route(vector))
+        lookups = {lookup for lookup in (self._exact_task, semantic) if lookup is not None}
+        while lookups:
+            answered, lookups = await asyncio.wait(lookups, return_when=asyncio.FIRST_COMPLETED)
+            for lookup in answered:
+                if (hit := self._hit_of(lookup)) is not None:
+                    self._serve(hit)
+                    return
+        if self._request.explain and self._miss is not None:
+            self._note("cache", {"hit": None, **msgspec.to_builtins(self._miss)})
+        await self._generate(await route, await retrieve if retrieve else Retrieved(), vector)
+
+    async def _generate(self, routed: Routed, retrieved: Retrieved, vector: bytes | None) -> None:
+        flight = self._flight
+        if self._request.knowledge:
+            flight.read_seq = min(flight.read_seq, retrieved.read_seq)
+            flight.tags = list(dict.fromkeys([*flight.tags, *(tag for one in retrieved.passages for tag in one.tags)]))
+        self._note_route(routed)
+        compressed = await self._stages.compress(routed, retrieved.passages)
+        used = [passage for passage in retrieved.passages if passage.id in set(compressed.used)]
+        if self._request.knowledge:
+            self._note_sources(used, retrieved.missing)
+        sizes = {"tokens_before": compressed.tokens_before, "tokens_after": compressed.tokens_after}
+        parts = [msgspec.to_builtins(part) for part in compressed.parts] if self._request.explain else []
+        self._note("compress", {**sizes, "stable_tokens": compressed.stable_tokens, "parts": parts})
+        generation = Generation(
+            self._bus, flight, self._request, attempts=self._settings.attempts, silence_s=self._settings.silence_s
+        )
+        answer, done = await generation.run(self._stages, routed, compressed.messages, vector)
+        await self._finish(answer, done, used, vector)
+
+    async def _finish(self, answer: Answer, done: Done, used: list[Passage], vector: bytes | None) -> None:
+        """Ends the stream, then stores the answer unless something it depends on changed meanwhile."""
+        flight = self._flight
+        fresh = self._freshness.fresh(flight.tenant, flight.tags, flight.read_seq)
+        if not fresh:
+            self._note("cache", {"hit": None, "stored": False, "reason": "stale"})
+        flight.say(self._done(done.finish_reason, answer, "miss"))
+        if self._plan.store and fresh and storable(answer):
+            self._recent.forget(flight.tenant, self._plan.fingerprint.key)
+            notes = [{"kind": "sources", "data": _sources(used)}] if used else []
+            await self._stages.put(msgspec.structs.replace(answer, notes=notes), vector)
+
+    def _serve(self, hit: CacheHit) -> None:
+        """Streams a cached answer in pieces whose concatenation is the stored text."""
+        flight, answer = self._flight, hit.answer
+        flight.tags, flight.read_seq = hit.tags, hit.read_seq
+        about = {"hit": hit.kind, "model": answer.model, "entry_id": hit.entry_id, "age_s": hit.age_s}
+        self._note("cache", {**about, "similarity": round(hit.similarity, 6)})
+        for note in answer.notes:
+            self._note(note["kind"], note["data"])
+        if answer.reasoning:
+            flight.text(reasoning=answer.reasoning)
+        pieces = split_text(answer.text)
+        size = self._settings.replay_words
+        for start in range(0, len(pieces), size):
+            flight.text("".join(pieces[start : start + size]))
+        if answer.tool_calls:
+            flight.text(tool_calls=answer.tool_calls)
+        usage = msgspec.structs.replace(answer.usage, cached_tokens=answer.usage.prompt_tokens)
+        flight.say(self._done(answer.finish_reason, msgspec.structs.replace(answer, usage=usage), hit.kind))
+
+    def _done(self, finish_reason: str, answer: Answer, cache: Any) -> Done:
+        flight = self._flight
+        return Done(
+            finish_reason=finish_reason,
+            usage=answer.usage,
+            model=answer.model,
+            cache=cache,
+            timings_ms=dict(flight.watch.stages),
+            chunks=flight.chunks,
+        )
+
+    def _note(self, kind: str, data: dict[str, Any]) -> None:
+        self._flight.say(Note(kind=kind, data=data))
+
+    def _note_route(self, routed: Routed) -> None:
+        fields = ("model", "worker", "reason", "confidence", "difficulty", "expected_ttft_ms")
+        data = {name: getattr(routed, name) for name in fields}
+        self._note("route", {**data, "features": routed.features} if self._request.explain else data)
+
+    def _note_sources(self, used: list[Passage], missing: list[str]) -> None:
+        self._note("sources", {**_sources(used), **({"missing": missing} if missing else {})})
+
+
+def _sources(used: list[Passage]) -> dict[str, Any]:
+    fields = ("id", "collection", "document", "title", "url", "score", "version", "start", "end")
+    return {"passages": [{name: getattr(one, name) for name in fields} for one in used]}
+
+
+def _retrieved(task: asyncio.Task[Any]) -> None:
+    """Marks the exception of a task that nobody waits for any more as seen."""
+    with contextlib.suppress(asyncio.CancelledError):
+        task.exception()

@@ -1,0 +1,135 @@
+"""The stages of one request as calls to other services, each timed on the flight and bound by its deadline."""
+
+from typing import Any
+
+from hasten.bus import Bus
+from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT, Answer, CacheHit, CacheLookup, CacheMiss, CachePut, Stored
+from hasten.messages.chat import ChatRequest
+from hasten.messages.compress import COMPRESS, Compress, Compressed
+from hasten.messages.embed import EMBED, Embed, Embedded
+from hasten.messages.failure import Failed, Failure
+from hasten.messages.retrieve import RETRIEVE, Passage, Retrieve, Retrieved
+from hasten.messages.route import ROUTE, Route, Routed
+from hasten.orchestrator.domain import Plan
+from hasten.orchestrator.flight import Flight
+from hasten.orchestrator.settings import Settings
+from hasten.topics import Topic
+
+SYSTEM = ("system", "developer")
+
+
+class Stages:
+    """Asks one service at a time for one flight. A Failure of the cache or the embedder counts as a miss; of any other
+    service it ends the flight (raised as Failed)."""
+
+    def __init__(self, bus: Bus, settings: Settings, request: ChatRequest, plan: Plan, flight: Flight) -> None:
+        self._bus, self._settings = bus, settings
+        self._request, self._plan, self._flight = request, plan, flight
+
+    async def _ask(self, stage: str, topic: Topic, body: Any) -> Any:
+        since = self._flight.watch.elapsed_ms()
+        reply = await self._bus.request(
+            topic, body, tenant=self._flight.tenant, deadline_ms=self._flight.deadline_ms, request_id=self._flight.id
+        )
+        self._flight.watch.record(stage, since)
+        return reply
+
+    async def _must(self, stage: str, topic: Topic, body: Any) -> Any:
+        reply = await self._ask(stage, topic, body)
+        if isinstance(reply, Failure):
+            raise Failed.of(reply)
+        return reply
+
+    async def exact(self) -> CacheHit | CacheMiss:
+        """Looks the request up by key."""
+        policy = self._request.cache
+        return await self._lookup("exact", CacheLookup(key=self._plan.fingerprint.key, max_age_s=policy.max_age_s))
+
+    async def semantic(self, vector: bytes) -> CacheHit | CacheMiss:
+        """Looks the request up by meaning."""
+        print_, policy = self._plan.fingerprint, self._request.cache
+        lookup = CacheLookup(
+            key=print_.key,
+            partition=print_.partition,
+            text=print_.text,
+            vector=vector,
+            max_age_s=policy.max_age_s,
+            max_distance=policy.max_distance,
+        )
+        return await self._lookup("semantic", lookup)
+
+    async def _lookup(self, stage: str, lookup: CacheLookup) -> CacheHit | CacheMiss:
+        reply = await self._ask(stage, CACHE_LOOKUP, lookup)
+        if isinstance(reply, Failure):
+            return CacheMiss(reason="unavailable")
+        return reply  # type: ignore[no-any-return]
+
+    async def embed(self) -> bytes | None:
+        """The vector of the question; None when it is too long for the model or the embedder cannot be had."""
+        reply = await self._ask("embed", EMBED, Embed(texts=[self._plan.query]))
+        if not isinstance(reply, Embedded) or (reply.truncated and reply.truncated[0]):
+            return None
+        return reply.vectors[0]
+
+    async def retrieve(self, vector: bytes | None) -> Retrieved:
+        """The passages for the question."""
+        request = self._request
+        body = Retrieve(
+            query=self._plan.query,
+            knowledge=request.knowledge,
+            vector=vector,
+            filter=request.filter,
+            limit=self._settings.passages,
+        )
+        reply: Retrieved = await self._must("retrieve", RETRIEVE, body)
+        return reply
+
+    async def route(
+        self, vector: bytes | None, *, model: str | None = None, exclude: list[str] | None = None
+    ) -> Routed:
+        """The model and the worker; with `model` another worker of that very model."""
+        body = Route(
+            text=self._plan.fingerprint.text,
+            vector=vector,
+            model=model or self._request.model,
+            needs=self._plan.needs,
+            prompt_tokens=self._plan.prompt_tokens,
+            max_tokens=self._request.max_tokens,
+            turns=sum(turn.role not in SYSTEM for turn in self._request.messages),
+            latency_budget_ms=self._settings.latency_budget_ms or None,
+            exclude=exclude or [],
+        )
+        reply: Routed = await self._must("route", ROUTE, body)
+        return reply
+
+    async def compress(self, routed: Routed, passages: list[Passage]) -> Compressed:
+        """The prompt for the routed model."""
+        body = Compress(
+            messages=self._request.messages,
+            passages=passages,
+            examples=self._request.examples,
+            tokenizer=routed.tokenizer,
+            token_budget=routed.token_budget,
+            context_window=routed.context_window,
+            max_tokens=min(self._request.max_tokens or routed.max_tokens, routed.context_window // 2),
+            tools=self._request.tools,
+        )
+        reply: Compressed = await self._must("compress", COMPRESS, body)
+        return reply
+
+    async def put(self, answer: Answer, vector: bytes | None) -> str | None:
+        """Stores the answer behind the version fence; returns the entry's id, or None when it was refused."""
+        print_ = self._plan.fingerprint
+        body = CachePut(
+            key=print_.key,
+            partition=print_.partition,
+            text=print_.text,
+            vector=vector if print_.single_turn else None,
+            answer=answer,
+            tags=self._flight.tags,
+            read_seq=self._flight.read_seq,
+            ttl_s=self._settings.ttl_s or None,
+            user=self._request.user,
+        )
+        reply = await self._ask("put", CACHE_PUT, body)
+        return reply.entry_id if isinstance(reply, Stored) else None

@@ -1,0 +1,1 @@
+"""retriever: hears retrieve and the documents in HASTEN_CHANGES, says ingested, keeps chunks in the vector store."""

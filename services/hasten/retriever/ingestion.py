@@ -1,0 +1,245 @@
+"""Takes documents from HASTEN_CHANGES and has them applied, each at least once; says so when they can be found."""
+
+import asyncio
+import contextlib
+
+import nats.errors
+from nats.aio.msg import Msg
+
+from hasten.bus import Bus
+from hasten.messages.failure import Failed
+from hasten.messages.retrieve import INGESTED, Document, Ingested
+from hasten.retriever.domain import Refused
+from hasten.retriever.embedding import PASSING
+from hasten.retriever.intake import Intake, sequence
+from hasten.retriever.library import Library
+from hasten.retriever.reading import Mail, address, concerns_documents, read
+from hasten.retriever.records import Key
+from hasten.retriever.settings import Settings
+from hasten.retriever.writer import Writer
+from hasten.telemetry import counter, gauge, histogram, logger
+from hasten.vectors.store import StoreError
+
+log = logger("retriever")
+_documents = counter("retriever_documents_total", "Document messages, by what became of them", "op", "outcome")
+_seconds = histogram("retriever_apply_seconds", "Time to apply one document message")
+_lag = gauge("retriever_lag", "Messages of the stream that have not been applied")
+BUS_ERRORS = (nats.errors.Error, TimeoutError)
+
+
+class Ingestion:
+    """Takes messages as there is room for and applies the documents among them, `parallel` at once."""
+
+    def __init__(self, settings: Settings, bus: Bus, intake: Intake, library: Library, writer: Writer) -> None:
+        self._settings, self._bus = settings, bus
+        self._intake, self._library, self._writer = intake, library, writer
+        self._places = asyncio.Semaphore(settings.parallel)
+        self._stopping = self._closed = False
+        self._loops: list[asyncio.Task[None]] = []
+        self._work: set[asyncio.Task[None]] = set()
+        self._taking: asyncio.Task[list[Msg]] | None = None
+
+    async def start(self) -> None:
+        """Binds to the stream and begins; raises what the bus or the store does."""
+        await self._bind()
+        loop = asyncio.get_running_loop()
+        self._loops = [loop.create_task(endless()) for endless in (self._run, self._keep, self._follow)]
+
+    async def _bind(self) -> None:
+        stream = await self._intake.stream(self._settings.sources)
+        if self._library.empty:
+            await self._intake.forget()
+        await self._library.adopt(stream)
+        await self._intake.bind()
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            try:
+                await self._take()
+            except Exception as error:
+                log.warning("the stream of documents cannot be read: %s", type(error).__name__)
+                await self._work_ends()
+                await asyncio.sleep(self._settings.retry_s)
+                await self._rebind()
+        await self._work_ends()
+
+    async def _rebind(self) -> None:
+        try:
+            await self._bind()
+        except (*BUS_ERRORS, StoreError, Failed) as error:
+            log.warning("the stream of documents cannot be bound: %s", type(error).__name__)
+
+    async def _work_ends(self) -> None:
+        if self._work:
+            await asyncio.wait(self._work)
+
+    async def _follow(self) -> None:
+        """Keeps up with how far all replicas have come."""
+        while not self._closed:
+            await asyncio.sleep(self._settings.poll_s)
+            await self._refresh()
+
+    async def _keep(self) -> None:
+        """Keeps what is being worked on, however long it takes."""
+        while not self._closed:
+            await asyncio.sleep(self._intake.keep_s)
+            await self._intake.keep()
+
+    async def _refresh(self) -> None:
+        try:
+            await self._intake.refresh()
+            _lag.set(self._intake.lag)
+        except BUS_ERRORS as error:
+            log.debug("how far the consumer is cannot be asked: %s", type(error).__name__)
+
+    async def _take(self) -> None:
+        """Takes what there is room for. What is not a document passes; documents are worked on in the background."""
+        if (room := self._settings.batch - self._intake.holding) <= 0:
+            await asyncio.wait(self._work, return_when=asyncio.FIRST_COMPLETED)
+            return
+        mails: list[tuple[Mail, Msg]] = []
+        others: list[Msg] = []
+        for msg in await self._taken(room):
+            if not concerns_documents(msg.subject):
+                others.append(msg)
+            elif (mail := await self._read(msg)) is not None:
+                mails.append((mail, msg))
+        for versions in newest_first(mails):
+            task = asyncio.get_running_loop().create_task(self._versions(versions))
+            self._work.add(task)
+            task.add_done_callback(self._work.discard)
+        if others:
+            await self._intake.passed(others)
+            await self._refresh()
+
+    async def _taken(self, room: int) -> list[Msg]:
+        """The next messages; none when a drain begins while it waits for them."""
+        self._taking = asyncio.get_running_loop().create_task(self._intake.take(room))
+        try:
+            return await self._taking
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            return []
+
+    async def _read(self, msg: Msg) -> Mail | None:
+        try:
+            mail = read(msg.subject, msg.data, sequence(msg))
+        except Refused as error:
+            await self._refuse(msg, Document(id=""), str(error))
+            return None
+        if mail.document.op == "delete":
+            self._library.hidden[mail.key.id] = max(mail.sequence, self._library.hidden.get(mail.key.id, 0))
+        return mail
+
+    async def _versions(self, versions: list[tuple[Mail, Msg]]) -> None:
+        """Applies versions of one document, the newest first: the check of versions then skips the others."""
+        async with self._places:
+            for mail, msg in versions:
+                if not self._stopping:
+                    await self._one(mail, msg)
+                    continue
+                with contextlib.suppress(*BUS_ERRORS):
+                    await self._intake.again(msg, 0.0)
+
+    async def _one(self, mail: Mail, msg: Msg) -> None:
+        """Applies a document and says so; gives the message back, or up, when it could not be applied."""
+        try:
+            with _seconds.time():
+                manifest = await self._writer.apply(mail)
+            if self._library.hidden.get(mail.key.id) == mail.sequence:
+                del self._library.hidden[mail.key.id]
+            await self._intake.done(msg)
+        except Exception as error:
+            with contextlib.suppress(*BUS_ERRORS, StoreError):
+                await self._failed(mail, msg, error)
+            return
+        await self._refresh()
+        op, outcome = mail.document.op, "applied" if manifest.version == mail.sequence else "superseded"
+        _documents.labels(op, outcome).inc()
+        await self._say(
+            mail.key,
+            Ingested(
+                collection=mail.key.collection,
+                id=mail.key.document,
+                sequence=mail.sequence,
+                op=op,
+                chunks=manifest.chunks,
+            ),
+        )
+
+    async def _failed(self, mail: Mail, msg: Msg, error: Exception) -> None:
+        tries = msg.metadata.num_delivered or 1
+        reason = final(error, tries, self._settings.attempts)
+        if reason is None:
+            _documents.labels(mail.document.op, "retried").inc()
+            log.info("document message %d is tried again: %s", mail.sequence, type(error).__name__)
+            delay_s = self._settings.retry_s * 2.0 ** min(tries - 1, 16)
+            await self._intake.again(msg, min(delay_s, self._settings.retry_max_s))
+        else:
+            await self._library.discard(mail.key, mail.sequence)
+            await self._refuse(msg, mail.document, reason)
+
+    async def _refuse(self, msg: Msg, document: Document, reason: str) -> None:
+        """Gives a message up for good and says why to whoever sent it; the log has the number only."""
+        log.warning("document message %d was refused", sequence(msg))
+        _documents.labels(document.op, "refused").inc()
+        at = sequence(msg)
+        await self._intake.refuse(msg)
+        with contextlib.suppress(Refused):
+            key = address(msg.subject)
+            await self._say(
+                key, Ingested(collection=key.collection, id=document.id, sequence=at, op=document.op, error=reason)
+            )
+
+    async def _say(self, key: Key, event: Ingested) -> None:
+        with contextlib.suppress(*BUS_ERRORS, Failed):
+            await self._bus.publish(INGESTED, event, tenant=key.tenant)
+
+    async def drain(self) -> None:
+        """Takes no more, finishes what has begun and gives the rest back."""
+        await self._take_no_more()
+        if self._loops:
+            await asyncio.wait(self._loops[:1])
+
+    async def _take_no_more(self) -> None:
+        self._stopping = True
+        if self._taking is not None:
+            if self._intake.idle:
+                self._taking.cancel()
+            await asyncio.wait({self._taking})
+        await self._intake.stop()
+
+    async def close(self) -> None:
+        """Ends what is left; it is delivered again, here or elsewhere.
+
+        The loops look at the flags besides being cancelled: `asyncio.wait_for`, which nats-py waits with, loses a
+        cancellation that comes together with what it waits for (Python 3.11).
+        """
+        self._closed = True
+        await self._take_no_more()
+        tasks = {*self._loops, *self._work}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._intake.close()
+        self._writer.close()
+
+
+def newest_first(mails: list[tuple[Mail, Msg]]) -> list[list[tuple[Mail, Msg]]]:
+    """The messages by document, in the order of the stream; those of one document from the newest on."""
+    found: dict[str, list[tuple[Mail, Msg]]] = {}
+    for mail, msg in sorted(mails, key=lambda one: one[0].sequence, reverse=True):
+        found.setdefault(mail.key.id, []).append((mail, msg))
+    return sorted(found.values(), key=lambda versions: versions[-1][0].sequence)
+
+
+def final(error: Exception, tries: int, attempts: int) -> str | None:
+    """Why a document is given up; None when the failure passes with time, or may."""
+    if isinstance(error, Refused):
+        return str(error)
+    passing = isinstance(error, Failed) and error.failure.code in PASSING
+    if passing or isinstance(error, (StoreError, *BUS_ERRORS)) or tries < attempts:
+        return None
+    return f"it could not be indexed ({error.failure.code if isinstance(error, Failed) else type(error).__name__})"

@@ -1,0 +1,147 @@
+"""Documents in a vector store: a new version replaces the old one in a single write, and readers never see half of one.
+
+Chunks are written first, then the manifest that makes them the current version, then what is older is deleted. Whoever
+reads checks each chunk against the manifests, so it does not matter when, or by which replica, the rest is deleted.
+"""
+
+import msgspec
+
+from hasten.messages.chat import Scalar
+from hasten.messages.retrieve import Passage
+from hasten.retriever.domain import belongs, current, overtaken, passages, without
+from hasten.retriever.records import (
+    INDEXES,
+    Key,
+    Manifest,
+    about_id,
+    chunks_where,
+    manifest_point,
+    manifests_where,
+    older_where,
+    path,
+)
+from hasten.telemetry import logger
+from hasten.vectors.store import IndexKind, Point, StoreError, Vector, VectorStore, Where
+
+log = logger("retriever")
+WIDTH, MAX_WIDTH = 3, 2000
+"""Chunks searched per passage wanted (several chunks share one passage), and the most chunks searched."""
+SEARCHES = 8
+"""Searches for one request, at most: again after a replacement, or wider when too little was current."""
+SPARE = 64
+PAGE = 500
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What the whole collection depends on: the embedding model, and the stream (by its creation) versions count in."""
+
+    model: str
+    stream: str = ""
+
+
+class Library:
+    """The documents of all tenants in one opened store. Methods raise StoreError."""
+
+    def __init__(self, store: VectorStore) -> None:
+        self._store = store
+        self._about: About | None = None
+        self.hidden: dict[str, int] = {}
+        """Deletions by key that this replica knows of and that the store may not have yet: already hidden here."""
+
+    async def open(self, dim: int, model: str, indexed: list[str]) -> None:
+        """Opens or makes the collection; raises StoreError when its vectors come from another model."""
+        kinds: dict[str, IndexKind] = {path(name): "keyword" for name in indexed}
+        await self._store.open(dim, {**INDEXES, **kinds})
+        if found := await self._store.get([about_id()]):
+            self._about = msgspec.convert(found[0].payload, About)
+            if self._about.model != model:
+                raise StoreError(
+                    f"the passages were embedded by {self._about.model} and the embedder runs {model}: "
+                    "run that model again, or delete the store and start anew"
+                )
+        self._model = model
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing has ever been written here: everything the stream still holds has to be read again."""
+        return self._about is None
+
+    async def adopt(self, stream: str) -> None:
+        """Notes which stream the versions count in; those of another one become older than anything in this one."""
+        if self._about is not None and self._about.stream not in ("", stream):
+            log.warning("the stream of changes was made anew: what is indexed stays until it is ingested again")
+            await self._rebase()
+        self._about = About(model=self._model, stream=stream)
+        payload = {"kind": "about", **msgspec.to_builtins(self._about)}
+        await self._store.upsert([Point(id=about_id(), payload=payload)])
+
+    async def _rebase(self) -> None:
+        while found := await self._store.scroll(Where(above={"version": 0}), PAGE):
+            await self._store.set_payload([point.id for point in found], {"version": 0})
+
+    async def stored(self, keys: set[str]) -> dict[str, Manifest]:
+        """The current manifest of each of these documents that has one."""
+        if not keys:
+            return {}
+        limit = len(keys) + SPARE
+        while len(found := await self._store.scroll(manifests_where(keys), limit)) >= limit:
+            limit *= 2
+        return current(found)
+
+    async def add(self, points: list[Point]) -> None:
+        """Writes chunks of a version that nobody sees yet."""
+        await self._store.upsert(points)
+
+    async def flip(self, key: Key, manifest: Manifest) -> None:
+        """Makes a version the current one, unless there is a newer."""
+        await self._store.upsert([manifest_point(key, manifest)])
+
+    async def clean(self, key: Key) -> None:
+        """Deletes everything of a document that is older than its current version."""
+        newest = (await self.stored({key.id})).get(key.id)
+        if newest is not None:
+            await self._store.delete(where=older_where(key.id, newest.version))
+
+    async def discard(self, key: Key, version: int) -> None:
+        """Deletes what was written of a version that was given up."""
+        await self._store.delete(where=Where(equal={"key": key.id, "version": version}))
+
+    async def search(
+        self,
+        vector: Vector,
+        tenant: str,
+        collections: list[str],
+        fields: dict[str, Scalar | list[Scalar]],
+        limit: int,
+    ) -> list[Passage]:
+        """The nearest passages of current versions, best first, `limit` of them if there are as many."""
+        where, width = chunks_where(tenant, collections, fields), WIDTH * limit + SPARE // 4
+        known: dict[str, Manifest] = {}
+        found: list[Passage] = []
+        for _ in range(SEARCHES):
+            matches = await self._store.search(vector, where, width)
+            complete = len(matches) < width or width >= MAX_WIDTH
+            matches = [match for match in matches if belongs(match, tenant, collections)]
+            stored = await self.stored({match.payload["key"] for match in matches})
+            manifests = without(stored, self.hidden)
+            found = passages(matches, manifests)[:limit]
+            moved = overtaken(matches, manifests, known)
+            known |= manifests
+            if not moved and (complete or len(found) == limit):
+                break
+            width = width if moved else min(4 * width, MAX_WIDTH)
+        return found
+
+    async def holds(self, tenant: str, collection: str) -> bool:
+        """Whether a collection of a tenant holds any document."""
+        where = Where(equal={"kind": "manifest", "collection": collection, "tenant": tenant}, unequal={"deleted": True})
+        return bool(await self._store.scroll(where, 1))
+
+    async def sizes(self) -> tuple[int, int]:
+        """How many documents and chunks there are, of all tenants."""
+        documents = Where(equal={"kind": "manifest"}, unequal={"deleted": True})
+        return await self._store.count(documents), await self._store.count(Where(equal={"kind": "chunk"}))
+
+    async def close(self) -> None:
+        """Closes the store."""
+        await self._store.close()

@@ -1,0 +1,141 @@
+"""How documents lie in the store: the ids and payloads of their points, and the filters that find them; pure.
+
+A version of a document becomes the current one when its manifest appears, which is a single write; the highest version
+wins, in whatever order and by whichever replica the manifests are written.
+"""
+
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from hasten.messages.chat import Scalar
+from hasten.messages.retrieve import Document
+from hasten.retriever.chunking import Chunk
+from hasten.vectors.store import IndexKind, Point, Vector, Where
+
+INDEXES: dict[str, IndexKind] = {
+    "tenant": "keyword",
+    "collection": "keyword",
+    "kind": "keyword",
+    "key": "keyword",
+    "version": "integer",
+    "deleted": "bool",
+}
+MAX_TITLE_CHARS = 200
+"""How much of a title is embedded with each chunk."""
+_NAMESPACE = uuid.UUID("6b1f2a57-2c0e-5d0c-9f43-7a5f5c1d8e10")
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Key(msgspec.Struct, frozen=True):
+    """What a document is known by."""
+
+    tenant: str
+    collection: str
+    document: str
+
+    @property
+    def id(self) -> str:
+        """A UUID that stands for the three in the store's payloads."""
+        return _uuid(self.tenant, self.collection, self.document)
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One version of a document: that it is there in full (or deleted), and what all of its passages share."""
+
+    version: int
+    deleted: bool = False
+    chunks: int = 0
+    title: str = ""
+    url: str = ""
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
+
+
+def _uuid(*parts: str | int) -> str:
+    return str(uuid.uuid5(_NAMESPACE, msgspec.json.encode(parts).decode()))
+
+
+def about_id() -> str:
+    """The id of the one point that describes the collection."""
+    return _uuid("about")
+
+
+def manifest_of(document: Document, version: int, chunks: int) -> Manifest:
+    """The manifest that makes this version of a document the current one."""
+    if document.op == "delete":
+        return Manifest(version=version, deleted=True)
+    return Manifest(
+        version=version,
+        chunks=chunks,
+        title=document.title,
+        url=document.url,
+        tags=document.tags,
+        metadata=document.metadata,
+    )
+
+
+def manifest_point(key: Key, manifest: Manifest) -> Point:
+    """The manifest as a point without a vector."""
+    return Point(
+        id=_uuid(key.id, manifest.version, "manifest"),
+        payload={**_shared("manifest", key, manifest.version), **msgspec.to_builtins(manifest)},
+    )
+
+
+def chunk_point(key: Key, version: int, document: Document, chunk: Chunk, vector: Vector) -> Point:
+    """A chunk with its vector; it holds the text of its passage, not its own."""
+    return Point(
+        id=_uuid(key.id, version, chunk.number),
+        vector=vector,
+        payload={
+            **_shared("chunk", key, version),
+            "passage": chunk.passage,
+            "start": chunk.passage_start,
+            "end": chunk.passage_end,
+            "text": document.text[chunk.passage_start : chunk.passage_end],
+            "heading": chunk.heading,
+            "meta": document.metadata,
+        },
+    )
+
+
+def _shared(kind: str, key: Key, version: int) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "tenant": key.tenant,
+        "collection": key.collection,
+        "document": key.document,
+        "key": key.id,
+        "version": version,
+    }
+
+
+def embedding_text(document: Document, chunk: Chunk) -> str:
+    """What is embedded for a chunk: the title, the headings above it, and its own text."""
+    own = document.text[chunk.start : chunk.end]
+    return "\n".join(part for part in (document.title[:MAX_TITLE_CHARS], chunk.heading, own) if part)
+
+
+def path(name: str) -> str:
+    """Where the store finds a metadata field."""
+    return f"meta.{name}" if _PLAIN_NAME.fullmatch(name) else f'meta."{name}"'
+
+
+def chunks_where(tenant: str, collections: list[str], fields: Mapping[str, Scalar | list[Scalar]]) -> Where:
+    """The filter of a search. The tenant goes in last: nothing a caller asks for can replace it."""
+    asked = {path(name): value for name, value in fields.items()}
+    return Where(equal={**asked, "kind": "chunk", "collection": list(collections), "tenant": tenant})
+
+
+def manifests_where(keys: Iterable[str]) -> Where:
+    """The filter for the manifests of these documents."""
+    return Where(equal={"kind": "manifest", "key": sorted(keys)})
+
+
+def older_where(key: str, version: int) -> Where:
+    """The filter for everything of a document that is older than a version."""
+    return Where(equal={"key": key}, below={"version": version})

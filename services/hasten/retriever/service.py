@@ -1,0 +1,131 @@
+"""Answers retrieve from the library, and keeps the library up with the documents in HASTEN_CHANGES."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from hasten.bus import Bus
+from hasten.messages.failure import Failed
+from hasten.messages.retrieve import RETRIEVE, Retrieve, Retrieved
+from hasten.retriever.domain import Refused, check_filter, fitting, vector_of
+from hasten.retriever.embedding import Embedding
+from hasten.retriever.ingestion import Ingestion
+from hasten.retriever.intake import Intake
+from hasten.retriever.library import Library
+from hasten.retriever.settings import Settings
+from hasten.retriever.writer import Writer
+from hasten.service import Call, Service
+from hasten.telemetry import histogram, logger
+from hasten.topics import BadName, checked
+from hasten.vectors.opening import store
+from hasten.vectors.store import StoreError, Vector, VectorStore
+
+log = logger("retriever")
+_seconds = histogram("retriever_search_seconds", "Time in the store for one request")
+MAX_COLLECTIONS = 32
+ENVELOPE_BYTES = 8 * 1024
+"""What a reply may need beside its passages, headers included."""
+COUNT_S = 5.0
+
+
+class Retriever:
+    """One replica. Several share the stream's durable consumer and one Qdrant server."""
+
+    def __init__(self, settings: Settings, bus: Bus, vectors: VectorStore) -> None:
+        self._settings, self._bus = settings, bus
+        self._library = Library(vectors)
+        self._embedding = Embedding(bus, timeout_s=settings.embed_timeout_s)
+        self._intake = Intake(bus, ack_wait_s=settings.ack_wait_s)
+        writer = Writer(settings, self._library, self._embedding)
+        self._ingestion = Ingestion(settings, bus, self._intake, self._library, writer)
+        self._service = Service(bus, "retriever", "Finds passages in documents.", report=self.report)
+        self._service.answer(RETRIEVE, self._on_retrieve, limit=settings.limit, waiting=settings.waiting)
+        self._counting: asyncio.Task[None] | None = None
+        self._sizes = (0, 0)
+        self._closing = False
+
+    async def start(self) -> None:
+        """Waits for an embedder, opens the store, binds to the stream and hears requests."""
+        await self._embedding.find()
+        await self._library.open(self._embedding.dim, self._embedding.model, self._settings.indexed)
+        await self._ingestion.start()
+        self._sizes = await self._library.sizes()
+        self._counting = asyncio.get_running_loop().create_task(self._count())
+        await self._service.start()
+
+    async def _count(self) -> None:
+        while not self._closing:
+            await asyncio.sleep(COUNT_S)
+            try:
+                self._sizes = await self._library.sizes()
+            except StoreError as error:
+                log.warning("the store cannot be counted: %s", error)
+
+    async def _on_retrieve(self, body: Retrieve, call: Call) -> Retrieved:
+        """Everything up to `read_seq` was applied before the search began: it is taken first."""
+        read_seq = self._intake.applied
+        collections = self._checked(body)
+        if not collections:
+            return Retrieved(read_seq=read_seq)
+        vector = await self._vector(body, call)
+        try:
+            with _seconds.time():
+                found = await self._library.search(vector, call.tenant, collections, body.filter, body.limit)
+            empty = [name for name in collections if not any(one.collection == name for one in found)]
+            missing = [name for name in empty if not await self._library.holds(call.tenant, name)]
+        except StoreError as error:
+            raise Failed("unavailable", str(error), retry_after_ms=1000) from None
+        kept, partial = fitting(found, self._bus.client.max_payload - ENVELOPE_BYTES)
+        return Retrieved(passages=kept, read_seq=read_seq, missing=missing, partial=partial)
+
+    def _checked(self, body: Retrieve) -> list[str]:
+        """The collections, each once; raises Failed(bad_request) for what cannot be asked."""
+        if not 1 <= body.limit <= self._settings.max_limit:
+            raise Failed("bad_request", f"limit must be 1 to {self._settings.max_limit}", param="limit")
+        if len(body.knowledge) > MAX_COLLECTIONS:
+            raise Failed("bad_request", f"at most {MAX_COLLECTIONS} collections at once", param="knowledge")
+        try:
+            check_filter(body.filter)
+            return list(dict.fromkeys(checked("collection", name) for name in body.knowledge))
+        except BadName as error:
+            raise Failed("bad_request", str(error), param="knowledge") from None
+        except Refused as error:
+            raise Failed("bad_request", str(error), param="filter") from None
+
+    async def _vector(self, body: Retrieve, call: Call) -> Vector:
+        if body.vector is None:
+            return await self._embedding.one(call.tenant, body.query, call.deadline_ms)
+        try:
+            return vector_of(body.vector, self._embedding.dim)
+        except Refused as error:
+            raise Failed("bad_request", str(error), param="vector") from None
+
+    def report(self) -> dict[str, Any]:
+        """Documents and chunks (counted now and then), messages not yet applied, the sequence applied up to."""
+        documents, passages = self._sizes
+        return {
+            "documents": documents,
+            "passages": passages,
+            "lag": self._intake.lag,
+            "applied": self._intake.applied,
+        }
+
+    async def drain(self) -> None:
+        """Stops hearing and taking, and finishes what was accepted."""
+        await asyncio.gather(self._service.drain(), self._ingestion.drain())
+
+    async def close(self) -> None:
+        """Ends what is left and closes the store."""
+        self._closing = True
+        if self._counting is not None:
+            self._counting.cancel()
+            await asyncio.wait({self._counting})
+        await self._service.close()
+        await self._ingestion.close()
+        await self._library.close()
+
+
+def build(settings: Settings, bus: Bus) -> Retriever:
+    """The whole wiring of the service; raises StoreError for an address that is none."""
+    vectors = store(settings.store_url, Path(settings.data), "passages", api_key=settings.store_api_key or None)
+    return Retriever(settings, bus, vectors)

@@ -1,0 +1,159 @@
+"""Turns the model table into the options of one request: which models could answer, where, how soon, at what cost."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from hasten.messages.failure import Failure
+from hasten.messages.route import Route
+from hasten.models import Model
+from hasten.router.settings import Settings
+from hasten.router.window import Latency
+from hasten.router.workers import Load, draw, least_pressed
+
+AUTO = "auto"
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that could answer, at its best worker.
+
+    `expected_ms` is the likely time to the first token and `slow_ms` what it seldom exceeds: the P95, the estimated
+    wait, or how long the worker's oldest request has waited already. `in_flight` counts the requests at all of the
+    model's workers. `measured` says that the figures are not mostly the table's prior, `fits` that prompt and answer
+    fit the window as they are.
+    """
+
+    model: Model
+    load: Load
+    expected_ms: float
+    slow_ms: float
+    in_flight: int = 0
+    samples: int = 0
+    measured: bool = False
+    fits: bool = True
+    cost: float = 0.0
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a decision goes by: the table, and by slug the workers, latencies and time a request holds a slot."""
+
+    models: Sequence[Model]
+    loads: Mapping[str, Sequence[Load]]
+    latencies: Mapping[str, Latency]
+    service_ms: Mapping[str, float] = {}
+
+
+def named(name: str, models: Sequence[Model]) -> list[Model] | Failure:
+    """The models that a request's `model` leaves to choose from: all for `auto`, else the one of that name or alias."""
+    if name == AUTO:
+        return list(models)
+    found = [model for model in models if name in (model.name, model.slug, *model.aliases)]
+    known = ", ".join([AUTO, *(model.name for model in models)][:20])
+    return found or Failure(
+        code="model_not_found", detail=f"no model has this name or alias; there are {known}", param="model"
+    )
+
+
+def able(models: Sequence[Model], needs: Sequence[str], loads: Mapping[str, Sequence[Load]]) -> list[Model] | Failure:
+    """Those of the models that have every capability in `needs`, or whose workers may announce them yet."""
+    lacking = {model.name: _lacking(model, needs, loads.get(model.slug, ())) for model in models}
+    if found := [model for model in models if not lacking[model.name]]:
+        return found
+    name, missing = min(lacking.items(), key=lambda item: len(item[1]))
+    who = f"the model {name} lacks" if len(models) == 1 else f"no model has all it needs; {name} lacks"
+    return Failure(code="unsupported", detail=f"{who} {', '.join(missing)}", param="model")
+
+
+def _lacking(model: Model, needs: Sequence[str], loads: Sequence[Load]) -> list[str]:
+    """What the model cannot do; a row of the table without capabilities leaves that to the workers' own word."""
+    said = [model.capabilities] if model.capabilities else [load.capabilities for load in loads]
+    return min((sorted(set(needs) - set(has)) for has in said), key=len, default=[])
+
+
+def wide(models: Sequence[Model], request: Route, policy: Settings) -> list[Model] | Failure:
+    """Those of the models whose context window can hold the request, once what can be cut has been."""
+    least = least_tokens(request, policy)
+    if found := [model for model in models if model.context_window >= least]:
+        return found
+    widest = max(models, key=lambda model: model.context_window)
+    detail = f"the request needs at least {least:.0f} tokens, {widest.name} has {widest.context_window}"
+    return Failure(code="context_overflow", detail=detail, param="messages")
+
+
+def least_tokens(request: Route, policy: Settings) -> float:
+    """The fewest tokens that prompt and answer can have: a single turn cannot be cut, a history can.
+
+    Ordinary text has no more than some eight characters per token; `prompt_tokens` is an estimate.
+    """
+    uncut = request.prompt_tokens / policy.estimate_slack if request.turns <= 1 else 0.0
+    return max(uncut, len(request.text) / 8) + policy.min_answer_tokens
+
+
+def window_of(model: Model, load: Load) -> int:
+    """The hard limit on prompt plus answer: the smaller of the table's and the worker's."""
+    return min(model.context_window, load.context_window or model.context_window)
+
+
+def usable(model: Model, load: Load, request: Route, policy: Settings) -> bool:
+    """Whether the worker could take the request, a free place in its queue aside."""
+    if not load.ready or load.name in request.exclude:
+        return False
+    if not set(request.needs) <= set(load.capabilities or model.capabilities):
+        return False
+    return window_of(model, load) >= least_tokens(request, policy)
+
+
+def option(model: Model, request: Route, key: str, snapshot: Snapshot, policy: Settings) -> Option | None:
+    """The model at the least pressed of the workers that have a place for the request; None when none has."""
+    everywhere = snapshot.loads.get(model.slug, ())
+    loads = [load for load in everywhere if not load.full and usable(model, load, request, policy)]
+    latency = snapshot.latencies.get(model.slug) or Latency(model.ttft_prior_ms, model.ttft_prior_ms)
+    service_ms = snapshot.service_ms.get(model.slug, policy.service_prior_ms)
+    load = least_pressed(loads, key, service_ms, policy.token_ms, latency.p95_ms)
+    if load is None:
+        return None
+    expected_ms = latency.p50_ms + load.wait_ms(service_ms, policy.token_ms)
+    answer = max(policy.min_answer_tokens, request.max_tokens or 0)
+    return Option(
+        model=model,
+        load=load,
+        expected_ms=expected_ms,
+        slow_ms=max(latency.p95_ms, expected_ms, load.oldest_ms),
+        in_flight=sum(load.in_flight for load in everywhere),
+        samples=latency.samples,
+        measured=latency.known,
+        fits=request.prompt_tokens + answer <= window_of(model, load),
+        cost=_cost(model, request, policy),
+    )
+
+
+def _cost(model: Model, request: Route, policy: Settings) -> float:
+    answer = min(request.max_tokens or policy.answer_tokens, policy.answer_tokens)
+    prompt = min(request.prompt_tokens, model.token_budget)
+    return (prompt * model.cost_per_1k_prompt + answer * model.cost_per_1k_completion) / 1000
+
+
+def ranked(options: Sequence[Option], key: str, policy: Settings) -> list[Option]:
+    """Best first: the cheapest, among near-equal costs the fastest, and near-equals in both spread by the `key`.
+
+    The order depends on no budget and no floor, so that taking options away never changes the order of the rest.
+    """
+    order: list[Option] = []
+    for equal_cost in _near(options, lambda one: one.cost, policy.near, 0.0):
+        for equal in _near(equal_cost, lambda one: one.slow_ms, policy.near, policy.near_ms):
+            order += sorted(equal, key=lambda one: draw(key, one.model.slug))
+    return order
+
+
+def _near(
+    options: Sequence[Option], value: Callable[[Option], float], near: float, slack: float
+) -> Iterator[list[Option]]:
+    """Groups of options, lowest value first, whose values exceed their group's lowest by little."""
+    group: list[Option] = []
+    for one in sorted(options, key=value):
+        if group and value(one) > value(group[0]) * (1 + near) + slack:
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group

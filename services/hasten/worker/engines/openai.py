@@ -1,0 +1,216 @@
+"""Any server that speaks OpenAI's chat API; what it does wrong becomes a failure, never a shorter answer."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import msgspec
+
+from hasten.messages.generate import Generate
+from hasten.models import Model
+from hasten.settings import SettingsError
+from hasten.worker.engines.answer import Answer
+from hasten.worker.engines.body import chat_body
+from hasten.worker.engines.engine import Delta, End, EngineError
+from hasten.worker.engines.flow import Flow, relay
+from hasten.worker.engines.refusal import refusal
+from hasten.worker.engines.secret import SecretTransport, split_url
+from hasten.worker.engines.sse import BadStream, EventParser, objects
+
+DROPPED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
+"""How a kept connection shows that the server has closed it meanwhile."""
+KEPT_S = 20.0
+LEFT_S = 1.0
+"""How long a body may go on after its last event before its connection is given up."""
+
+
+class OpenAIEngine:
+    """One model of a server, over a pool of kept connections (HTTP/2 where the server has it).
+
+    Each exchange is a task of its own that is cancelled at most once and cleans up after itself, however often and
+    whenever its reader is cancelled, so no connection is left behind. The pool has no limit: the worker asks for no
+    more than `slots` at once, and waiting for a connection is where pools lose them.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model, self._config = model, model.engine
+        self.slots = model.engine.slots
+        self.continues = model.engine.continues
+        self.capabilities = [name for name in model.capabilities if name in ("tools", "json", "vision")]
+        self._client: httpx.AsyncClient | None = None
+        self._limit_name = "max_tokens"
+        self._flows: dict[str, Flow] = {}
+        self._exchanges: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def from_config(cls, model: Model, data: Path) -> Self:
+        """An engine for the row's `url`; raises SettingsError when that is no address."""
+        if not model.engine.url.startswith(("http://", "https://")):
+            raise SettingsError(f"the model {model.name} needs the url of a server (http:// or https://)")
+        return cls(model)
+
+    async def start(self) -> None:
+        """Opens the pool; the server is asked with the first request. Raises SettingsError for a missing key."""
+        try:
+            url, query, auth = split_url(self._config.url)
+        except ValueError:
+            raise SettingsError(f"the url of the model {self._model.name} is not an address") from None
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=self.slots, keepalive_expiry=KEPT_S)
+        self._client = httpx.AsyncClient(
+            base_url=url,
+            transport=SecretTransport(httpx.AsyncHTTPTransport(http2=True, limits=limits), query),
+            auth=auth,
+            headers=self._headers(),
+            timeout=httpx.Timeout(None, connect=self._config.connect_timeout_s),
+            trust_env=False,
+        )
+
+    def _headers(self) -> dict[str, str]:
+        headers, name = {"Content-Type": "application/json", "Accept": "text/event-stream"}, self._config.api_key_env
+        if not name:
+            return headers
+        if not (key := os.environ.get(name)):
+            raise SettingsError(f"the model {self._model.name} needs its key in the variable {name}")
+        return {**headers, "Authorization": f"Bearer {key}"}
+
+    async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
+        """Relays the server's deltas. An end without a finish reason, and a stop without a word, are failures."""
+        if self._client is None:
+            raise EngineError("unavailable", "the engine is not running", retry_after_ms=1000)
+        flow = self._flows[request_id] = Flow()
+        exchange = asyncio.get_running_loop().create_task(self._exchange(self._client, request, flow))
+        flow.on_stop = exchange.cancel
+        self._exchanges.add(exchange)
+        exchange.add_done_callback(self._exchanges.discard)
+        answer = Answer(may_be_empty=bool(request.stop or request.continues))
+        config = self._config
+        events = relay(flow, answer, config.first_token_timeout_s, config.between_tokens_timeout_s)
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+        finally:
+            self._flows.pop(request_id, None)
+
+    async def _exchange(self, client: httpx.AsyncClient, request: Generate, flow: Flow) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                await _put_objects(await self._open(client, request, stack), flow)
+        except EngineError as error:
+            flow.put(error)
+        except BadStream as error:
+            flow.put(EngineError("upstream", str(error)))
+        except httpx.HTTPError as error:
+            detail = f"the connection to the model server failed ({type(error).__name__})"
+            flow.put(EngineError("upstream", detail, retry_after_ms=1000))
+        except Exception as error:
+            flow.put(error)
+
+    async def _open(self, client: httpx.AsyncClient, request: Generate, stack: AsyncExitStack) -> httpx.Response:
+        """The response, once its status is known to be good."""
+        limit_name = self._limit_name
+        response = await self._post(client, request, limit_name, stack)
+        if response.status_code == 200:
+            return response
+        error = await _error_of(response)
+        if limit_name == "max_tokens" and _wants_other_limit(error):
+            self._limit_name = "max_completion_tokens"
+            return await self._open(client, request, stack)
+        raise refusal(error, response.status_code, response.headers)
+
+    async def _post(
+        self, client: httpx.AsyncClient, request: Generate, limit_name: str, stack: AsyncExitStack
+    ) -> httpx.Response:
+        """Sends the request, twice when a kept connection turns out to be dead: no byte has come back then."""
+        raw = msgspec.json.encode(self._body(request, limit_name))
+        try:
+            return await stack.enter_async_context(client.stream("POST", "chat/completions", content=raw))
+        except DROPPED:
+            return await stack.enter_async_context(client.stream("POST", "chat/completions", content=raw))
+
+    def _body(self, request: Generate, limit_name: str) -> dict[str, Any]:
+        body = chat_body(request)
+        body["model"] = self._config.upstream_model or self._model.name
+        body[limit_name] = body.pop("max_tokens")
+        if request.continues:
+            body |= {"continue_final_message": True, "add_generation_prompt": False}
+        return body
+
+    async def abort(self, request_id: str) -> None:
+        """Closes the connection (or HTTP/2 stream) of a generation, which tells the server to stop."""
+        if flow := self._flows.get(request_id):
+            flow.stop()
+
+    async def drain(self) -> None:
+        """Waits until no exchange is open."""
+        while self._exchanges:
+            await asyncio.wait(set(self._exchanges))
+
+    async def close(self) -> None:
+        """Stops the exchanges, waits until their connections are closed, then closes the pool."""
+        for flow in list(self._flows.values()):
+            flow.stop()
+        await self.drain()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+
+async def _put_objects(response: httpx.Response, flow: Flow) -> None:
+    """Puts the JSON objects of a response into the flow, and its end; a server that does not stream has sent one."""
+    if response.headers.get("content-type", "").startswith("application/json"):
+        for plain in objects((await response.aread()).decode("utf-8", "replace")):
+            flow.put(plain)
+        flow.end()
+        return
+    parser, body = EventParser(), response.aiter_bytes()
+    async for raw in body:
+        if _put_events(parser.feed(raw), flow):
+            flow.end()
+            await _use_up(body)
+            return
+    _put_events(parser.finish(), flow)
+    flow.end()
+
+
+def _put_events(events: Iterable[tuple[bool, str]], flow: Flow) -> bool:
+    """Whether [DONE] was among them: nothing after it counts."""
+    for is_error, data in events:
+        if data.strip() == "[DONE]":
+            return True
+        if is_error:
+            flow.put({"error": _error_in(data)})
+        else:
+            for plain in objects(data):
+                flow.put(plain)
+    return False
+
+
+async def _use_up(body: AsyncIterator[bytes]) -> None:
+    """Reads to the end, without which a connection cannot be used again."""
+    with contextlib.suppress(TimeoutError, httpx.HTTPError):
+        async with asyncio.timeout(LEFT_S):
+            async for _ in body:
+                pass
+
+
+def _error_in(text: str) -> dict[str, Any]:
+    """The error object in a text; one without a word when there is none."""
+    with contextlib.suppress(BadStream):
+        for plain in objects(text):
+            error = plain.get("error", plain)
+            return error if isinstance(error, dict) else {"type": "error"}
+    return {"type": "error"}
+
+
+async def _error_of(response: httpx.Response) -> dict[str, Any]:
+    return _error_in((await response.aread()).decode("utf-8", "replace"))
+
+
+def _wants_other_limit(error: dict[str, Any]) -> bool:
+    return error.get("param") == "max_tokens" and "max_completion_tokens" in str(error.get("message"))

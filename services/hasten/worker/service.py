@@ -1,0 +1,275 @@
+"""Runs one model behind one subject: a line, an engine, and a word about both several times a second."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, Literal
+
+import nats.errors
+
+from hasten.bus import Bus
+from hasten.chunks import ChunkWriter, Send
+from hasten.deadline import now_ms
+from hasten.messages.chat import Chunk, Done
+from hasten.messages.failure import Failed, Failure
+from hasten.messages.generate import GENERATE, STATUS, Generate, Status
+from hasten.models import Model
+from hasten.service import Call, Service
+from hasten.telemetry import Stopwatch, counter, histogram, logger
+from hasten.worker.domain import Pace, check, check_in_time, estimate_tokens, find_model, with_defaults
+from hasten.worker.engines import End, Engine, EngineError, engine_class
+from hasten.worker.line import Line
+from hasten.worker.settings import Settings
+
+log = logger("worker")
+State = Literal["starting", "ready", "draining", "down"]
+LAG_SAMPLES = 5
+"""How often the loop's lag is sampled between two statuses."""
+_ttft = histogram("worker_ttft_seconds", "Time from hearing a generation to its first delta", "model")
+_waited = histogram("worker_wait_seconds", "Time a generation waited for a slot", "model")
+_tokens = counter("worker_tokens_total", "Tokens, by kind (prompt, cached, completion)", "model", "kind")
+_crashes = counter("worker_engine_crashes_total", "Times the engine broke and was started again", "model")
+
+
+class Worker:
+    """One model on one engine. `make_engine` is called at the start, and again whenever the engine has broken."""
+
+    def __init__(self, settings: Settings, bus: Bus, model: Model, make_engine: Callable[[], Engine]) -> None:
+        self._settings, self._bus, self._model, self._make_engine = settings, bus, model, make_engine
+        self.name = settings.worker or f"w-{secrets.token_hex(4)}"
+        self._engine = make_engine()
+        self._line = Line(self._engine.slots)
+        self._pace = Pace()
+        self._state: State = "starting"
+        self._seq, self._started_ms, self._lag_ms = 0, int(now_ms()), 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reviving: asyncio.Task[None] | None = None
+        self._service = Service(bus, "worker", f"Generates with {model.name}.", report=self._report)
+        self._service.answer(
+            GENERATE,
+            self._generate,
+            limit=self._engine.slots + model.engine.queue,
+            admit=self._admit,
+            slug=model.slug,
+            worker=self.name,
+        )
+
+    async def start(self) -> None:
+        """Starts the engine, then hears requests; raises what the engine raises, with the state `down` announced."""
+        self._begin(self._announce_for_ever())
+        try:
+            await self._engine.start()
+        except BaseException:
+            await self._enter("down")
+            raise
+        await self._service.start()
+        await self._enter("ready")
+
+    def _begin(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _admit(self, request: Generate, call: Call) -> None:
+        self._check_well()
+        check(request, self._engine.capabilities, self._engine.continues)
+        line = self._line
+        wait = self._pace.wait_ms(line.ahead(request.priority), line.slots - line.active, line.slots)
+        check_in_time(wait, call.remaining_s() * 1000)
+
+    def _check_well(self) -> None:
+        if self._state == "down":
+            raise Failed("unavailable", "the engine is being started again", retry_after_ms=1000)
+
+    async def _generate(self, request: Generate, call: Call) -> None:
+        clock = Stopwatch()
+        async with self._line.place(estimate_tokens(request.messages), request.priority):
+            clock.record("queue", 0.0)
+            _waited.labels(self._model.name).observe(clock.elapsed_ms() / 1000)
+            if call.remaining_s() <= 0:
+                raise Failed("deadline", "the deadline passed in the line")
+            self._check_well()
+            began = clock.elapsed_ms()
+            await self._answer(with_defaults(request, self._model.defaults), call, clock)
+            self._pace.finished(clock.elapsed_ms() - began)
+
+    async def _answer(self, request: Generate, call: Call, clock: Stopwatch) -> None:
+        writer = ChunkWriter(_sender(call))
+        engine, key = self._engine, f"{call.tenant}/{call.request_id}"
+        try:
+            done = await self._relay(engine, key, request, writer, clock)
+        except EngineError as error:
+            await writer.flush()
+            raise Failed.of(self._failure(error, writer.count)) from None
+        except Failed:
+            raise
+        except Exception as error:
+            self._broken(engine, error)
+            raise Failed.of(self._failure(_crash(error), writer.count)) from None
+        finally:
+            writer.discard()
+            await engine.abort(key)
+        await call.send(done)
+
+    async def _relay(self, engine: Engine, key: str, request: Generate, writer: ChunkWriter, clock: Stopwatch) -> Done:
+        began, first = clock.elapsed_ms(), 0.0
+        async with aclosing(engine.generate(key, request)) as events:
+            async for event in events:
+                if isinstance(event, End):
+                    await writer.flush()
+                    return self._done(event, writer.count, clock, first)
+                if not first:
+                    first = clock.elapsed_ms()
+                    clock.record("first_token", began)
+                    _ttft.labels(self._model.name).observe(first / 1000)
+                await writer.write(event.text, reasoning=event.reasoning, tool_calls=event.tool_calls)
+        raise EngineError("incomplete", "the engine ended without a result")
+
+    def _done(self, end: End, chunks: int, clock: Stopwatch, first: float) -> Done:
+        clock.record("decode", first or clock.elapsed_ms())
+        usage, name = end.usage, self._model.name
+        _tokens.labels(name, "prompt").inc(usage.prompt_tokens)
+        _tokens.labels(name, "cached").inc(usage.cached_tokens)
+        _tokens.labels(name, "completion").inc(usage.completion_tokens)
+        return Done(
+            finish_reason=end.finish_reason,
+            usage=usage,
+            model=name,
+            timings_ms=clock.stages,
+            ttft_ms=round(first, 3),
+            chunks=chunks,
+        )
+
+    def _failure(self, error: EngineError, chunks: int) -> Failure:
+        broken = error.code == "cancelled" and self._state == "down"
+        return Failure(
+            code="upstream" if broken else error.code,
+            detail="the engine broke" if broken else error.detail,
+            param=error.param,
+            retry_after_ms=error.retry_after_ms,
+            tokens_sent=chunks,
+            model=self._model.name,
+        )
+
+    def _broken(self, engine: Engine, error: Exception) -> None:
+        """Takes the worker down and starts a new engine; once, however many generations notice."""
+        if engine is not self._engine or self._state in ("down", "draining"):
+            return
+        log.error("the engine of %s broke (%s)", self._model.name, type(error).__name__)
+        _crashes.labels(self._model.name).inc()
+        self._state = "down"
+        self._reviving = self._begin(self._revive(engine))
+
+    async def _revive(self, engine: Engine) -> None:
+        await self._announce()
+        pause = self._settings.revive_after_s
+        while True:
+            with contextlib.suppress(Exception):
+                await engine.close()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, self._settings.revive_most_s)
+            engine = self._make_engine()
+            try:
+                await engine.start()
+            except Exception as error:
+                log.error("the engine of %s does not start (%s)", self._model.name, type(error).__name__)
+                continue
+            self._engine = engine
+            await self._enter("ready")
+            return
+
+    async def _enter(self, state: State) -> None:
+        self._state = state
+        await self._announce()
+
+    async def _announce(self) -> None:
+        self._seq += 1
+        with contextlib.suppress(nats.errors.Error):
+            await self._bus.publish(STATUS, self.status(), slug=self._model.slug, worker=self.name)
+
+    async def _announce_for_ever(self) -> None:
+        loop, step = asyncio.get_running_loop(), self._settings.status_interval_s / LAG_SAMPLES
+        while True:
+            await self._announce()
+            worst = 0.0
+            for _ in range(LAG_SAMPLES):
+                due = loop.time() + step
+                await asyncio.sleep(step)
+                worst = max(worst, loop.time() - due)
+            self._lag_ms = round(worst * 1000, 1)
+
+    def status(self) -> Status:
+        """What the worker says of itself."""
+        line, engine = self._line, self._engine
+        return Status(
+            seq=self._seq,
+            started_ms=self._started_ms,
+            state=self._state,
+            engine=self._model.engine.kind,
+            model=self._model.name,
+            slots=line.slots,
+            active=line.active,
+            queued=line.queued,
+            queue_limit=self._model.engine.queue,
+            queued_tokens=line.queued_tokens,
+            oldest_ms=round(line.oldest_ms(), 1),
+            continues=engine.continues,
+            capabilities=engine.capabilities,
+            context_window=self._model.context_window,
+            loop_lag_ms=self._lag_ms,
+        )
+
+    def _report(self) -> dict[str, Any]:
+        return {
+            "worker": self.name,
+            "model": self._model.name,
+            "engine": self._model.engine.kind,
+            "state": self._state,
+            "queued": self._line.queued,
+        }
+
+    async def drain(self) -> None:
+        """Says so first, then stops hearing and finishes all that was accepted."""
+        await self._enter("draining")
+        await self._service.drain(self._settings.drain_timeout_s)
+        await self._engine.drain()
+
+    async def close(self) -> None:
+        """Stops what is left and the engine; the last word is `down`. Survives a half-finished start."""
+        if self._reviving is not None:
+            self._reviving.cancel()
+        await self._service.close()
+        try:
+            await self._engine.close()
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._enter("down")
+
+
+def _sender(call: Call) -> Send:
+    """Sends to the caller; a connection that is gone is no fault of the engine."""
+
+    async def send(chunk: Chunk) -> None:
+        try:
+            await call.send(chunk)
+        except nats.errors.Error as error:
+            raise Failed("disconnected", f"NATS: {type(error).__name__}", retry_after_ms=1000) from None
+
+    return send
+
+
+def _crash(error: Exception) -> EngineError:
+    return EngineError("upstream", f"the engine broke ({type(error).__name__})", retry_after_ms=1000)
+
+
+def build(settings: Settings, bus: Bus, models: list[Model]) -> Worker:
+    """A worker for the row that the settings name, with the engine of its kind; raises SettingsError."""
+    model = find_model(settings.model, models)
+    kind, data = engine_class(model.engine.kind), Path(settings.data)
+    return Worker(settings, bus, model, lambda: kind.from_config(model, data))

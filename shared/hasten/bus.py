@@ -1,0 +1,287 @@
+"""One NATS connection, one wildcard inbox for all replies, one deadline per request; nothing here knows a service."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
+
+import nats.errors
+from nats.aio.client import DEFAULT_FLUSH_TIMEOUT, Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from hasten.codec import decode, encode
+from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, TENANT, now_ms
+from hasten.messages.chat import CANCEL, Nothing
+from hasten.messages.failure import Failed, Failure
+from hasten.stream import IDLE_S, Stream
+from hasten.telemetry import logger
+from hasten.topics import Topic, checked
+
+INBOX = "_INBOX"
+Sink = Callable[[Msg], None]
+
+
+def is_inbox(subject: str) -> bool:
+    """Whether a reply may be published there; a caller cannot make us speak to anything but an inbox."""
+    return subject.startswith(f"{INBOX}.") and not set(subject) & set("*> ")
+
+
+log = logger("bus")
+
+
+class Unreachable(ConnectionError):
+    """No NATS server answered at the address."""
+
+
+def _decode_reply(topic: Topic, msg: Msg) -> Any:
+    if not msg.data and msg.headers and msg.headers.get("Status") == "503":
+        return Failure(code="unavailable", detail=f"no {topic.queue or topic.name} is running", retry_after_ms=1000)
+    try:
+        return decode(topic.reply, msg.data)
+    except Failed:
+        return Failure(code="internal", detail=f"the answer on {topic.name} was not a reply of this topic")
+
+
+class _Client(Client):
+    """nats-py's client with a flush that stands behind what is pending, also in the drain of a subscription.
+
+    nats-py writes the PING of a flush before pending messages, so only the second one is behind them.
+    """
+
+    async def flush(self, timeout: int = DEFAULT_FLUSH_TIMEOUT) -> None:
+        """Returns when the server has handled everything of ours so far."""
+        await super().flush(timeout)
+        await super().flush(timeout)
+
+    def drop_pending(self) -> int:
+        """Gives up what has not been written and returns its bytes; closing would write it to a dead socket."""
+        left, self._pending, self._pending_data_size = self.pending_data_size, [], 0
+        return left
+
+
+class Bus:
+    """A process's connection to NATS. Make it with `Bus.connect`; every service of the process shares it."""
+
+    def __init__(self, client: _Client, inbox: str) -> None:
+        self._client = client
+        self._inbox = f"{inbox}.{secrets.token_hex(11)}"
+        self._sinks: dict[str, Sink] = {}
+        self.js = client.jetstream(timeout=5)
+
+    @classmethod
+    async def connect(
+        cls, url: str, *, name: str = "hasten", inbox: str = INBOX, timeout_s: float = 5.0, **options: Any
+    ) -> Self:
+        """Connects and keeps reconnecting for ever afterwards; raises Unreachable if there is no server now."""
+
+        last: Exception | None = None
+        connected = False
+
+        async def on_error(error: Exception) -> None:
+            nonlocal last
+            last = error
+            if connected:
+                log.warning("connection: %s", type(error).__name__)
+
+        try:
+            async with asyncio.timeout(timeout_s):
+                client = _Client()
+                await client.connect(
+                    url,
+                    name=name,
+                    error_cb=on_error,
+                    max_reconnect_attempts=-1,
+                    ping_interval=10,
+                    pending_size=64 * 1024 * 1024,
+                    **({"reconnect_time_wait": 0.1} | options),
+                )
+        except (TimeoutError, OSError, nats.errors.Error) as error:
+            why = type(last or error).__name__
+            raise Unreachable(f"no NATS server answers at {_without_secret(url)} ({why})") from None
+        connected = True
+        bus = cls(client, inbox)
+        await client.subscribe(f"{bus._inbox}.*", cb=bus._on_reply, pending_msgs_limit=-1, pending_bytes_limit=-1)
+        await bus.flush()
+        return bus
+
+    async def _on_reply(self, msg: Msg) -> None:
+        sink = self._sinks.get(msg.subject.rpartition(".")[2])
+        if sink is not None:
+            sink(msg)
+
+    def _open(self, sink: Sink) -> tuple[str, Callable[[], None]]:
+        """A reply subject of its own for this sink, and what forgets it."""
+        token = secrets.token_hex(8)
+        self._sinks[token] = sink
+        return f"{self._inbox}.{token}", lambda: self._forget(token)
+
+    def _forget(self, token: str) -> None:
+        self._sinks.pop(token, None)
+
+    @property
+    def client(self) -> Client:
+        """The nats-py client underneath."""
+        return self._client
+
+    @property
+    def connected(self) -> bool:
+        """Whether the server can be reached at this moment."""
+        return bool(self._client.is_connected)
+
+    @property
+    def outstanding(self) -> int:
+        """How many requests and streams wait for replies."""
+        return len(self._sinks)
+
+    def _headers(self, deadline_ms: float, request_id: str | None, headers: dict[str, str] | None) -> dict[str, str]:
+        made = dict(headers or {})
+        made[DEADLINE] = str(int(deadline_ms))
+        if request_id is not None:
+            made[REQUEST_ID] = checked("request id", request_id)
+        return made
+
+    def _payload(self, body: Any) -> bytes:
+        try:
+            payload = encode(body)
+        except UnicodeEncodeError:
+            raise Failed("bad_request", "the message holds text that is not valid Unicode") from None
+        limit = self._client.max_payload
+        if limit and len(payload) > limit - 1024:
+            raise Failed("too_large", f"the message has {len(payload)} bytes, the server takes {limit - 1024}")
+        return payload
+
+    async def publish(self, topic: Topic, body: Any, *, headers: dict[str, str] | None = None, **tokens: str) -> None:
+        """Publishes an event. Raises BadName for a bad token and Failed(too_large)."""
+        await self.send(topic.subject(**tokens), body, headers=headers)
+
+    async def send(self, subject: str, body: Any, *, reply: str = "", headers: dict[str, str] | None = None) -> None:
+        """Publishes a body to a subject made elsewhere (a reply subject). Raises Failed(too_large)."""
+        await self._client.publish(subject, self._payload(body), reply, headers)
+
+    async def store(self, topic: Topic, body: Any, *, headers: dict[str, str] | None = None, **tokens: str) -> int:
+        """Publishes to JetStream and returns the sequence it was stored at; raises Failed(too_large | unavailable)."""
+        return await self.store_raw(topic.subject(**tokens), self._payload(body), headers=headers)
+
+    async def store_raw(self, subject: str, payload: bytes, *, headers: dict[str, str] | None = None) -> int:
+        """Like `store`, for bytes and subjects of others."""
+        try:
+            ack = await self.js.publish(subject, payload, headers=headers)
+        except (nats.errors.Error, TimeoutError) as error:
+            raise Failed("unavailable", f"JetStream did not store the message ({type(error).__name__})") from None
+        return int(ack.seq)
+
+    async def request(
+        self,
+        topic: Topic,
+        body: Any,
+        *,
+        deadline_ms: float | None = None,
+        request_id: str | None = None,
+        headers: dict[str, str] | None = None,
+        **tokens: str,
+    ) -> Any:
+        """Sends a request and returns the reply Struct, which may be a Failure.
+
+        Raises BadName for a token or request id that may not be in a subject, and nothing else. `deadline_ms` is
+        absolute (unix ms); without it the request may take `DEFAULT_TIMEOUT_S`.
+        """
+        deadline_ms = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000
+        answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        subject = topic.subject(**tokens)
+
+        def receive(msg: Msg) -> None:
+            if not answer.done():
+                answer.set_result(msg)
+
+        reply, forget = self._open(receive)
+        try:
+            async with asyncio.timeout(max(0.0, (deadline_ms - now_ms()) / 1000)):
+                await self.send(subject, body, reply=reply, headers=self._headers(deadline_ms, request_id, headers))
+                return _decode_reply(topic, await answer)
+        except TimeoutError:
+            return Failure(code="deadline", detail=f"no answer on {topic.name} before the deadline")
+        except Failed as failed:
+            return failed.failure
+        except nats.errors.Error as error:
+            return Failure(code="disconnected", detail=f"NATS: {type(error).__name__}", retry_after_ms=1000)
+        finally:
+            forget()
+
+    async def stream(
+        self,
+        topic: Topic,
+        body: Any,
+        *,
+        deadline_ms: float | None = None,
+        request_id: str | None = None,
+        headers: dict[str, str] | None = None,
+        idle_s: float = IDLE_S,
+        **tokens: str,
+    ) -> Stream:
+        """Sends a request whose replies are a stream. Raises BadName, and Failed when it could not be sent.
+
+        A topic whose subject holds no tenant has it in the TENANT header. Leaving the stream early publishes CANCEL.
+        """
+        deadline_ms = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000
+        request_id = checked("request id", request_id or secrets.token_hex(8))
+        subject = topic.subject(**tokens)
+        tenant = tokens["tenant"] if "tenant" in tokens else checked("tenant", (headers or {})[TENANT])
+
+        async def abandon() -> None:
+            with contextlib.suppress(nats.errors.Error):
+                await self.publish(CANCEL, Nothing(), tenant=tenant, request_id=request_id)
+
+        reply, forget = self._open(lambda msg: stream.push(_decode_reply(topic, msg)))
+        stream = Stream(deadline_ms, idle_s, forget, abandon)
+        try:
+            await self.send(subject, body, reply=reply, headers=self._headers(deadline_ms, request_id, headers))
+        except nats.errors.Error as error:
+            forget()
+            raise Failed("disconnected", f"NATS: {type(error).__name__}", retry_after_ms=1000) from None
+        except BaseException:
+            forget()
+            raise
+        return stream
+
+    def watch_reader(self, gone: Callable[[], None]) -> tuple[str, Callable[[], None]]:
+        """A reply subject to publish chunks with: `gone` is called when the server says that nobody reads them.
+
+        NATS answers a message that carries a reply subject and has no subscriber with a 503 on that subject; a reader
+        that is there never uses it. Returns the subject and a function that forgets it.
+        """
+
+        def receive(msg: Msg) -> None:
+            if msg.headers and msg.headers.get("Status") == "503":
+                gone()
+
+        return self._open(receive)
+
+    async def subscribe(
+        self, subject: str, callback: Callable[[Msg], Awaitable[None]], *, queue: str = ""
+    ) -> Subscription:
+        """Subscribes with a callback, which is awaited before the next message is delivered: it must not wait."""
+        made = await self._client.subscribe(
+            subject, queue=queue, cb=callback, pending_msgs_limit=65536, pending_bytes_limit=128 * 1024 * 1024
+        )
+        return made
+
+    async def flush(self) -> None:
+        """Returns when the server has handled every subscription and message of ours so far."""
+        await self._client.flush()
+
+    async def close(self) -> None:
+        """Flushes what was published and closes; says in the log how much could not be flushed."""
+        if self._client.is_connected:
+            with contextlib.suppress(nats.errors.Error, TimeoutError):
+                async with asyncio.timeout(2):
+                    await self.flush()
+        if left := self._client.drop_pending():
+            log.error("closed with %d bytes that never reached the server", left)
+        with contextlib.suppress(OSError):
+            await self._client.close()
+
+
+def _without_secret(url: str) -> str:
+    return url.rpartition("@")[2] if "@" in url else url

@@ -1,0 +1,197 @@
+"""HASTEN_CHANGES: the one stream that orders all that can make an answer stale, made once and read in order."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import nats.errors
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StorageType, StreamConfig, StreamInfo
+from nats.js.errors import APIError, NotFoundError
+
+from hasten.bus import Bus
+from hasten.messages.change import STREAM
+from hasten.messages.failure import Failed
+from hasten.telemetry import logger
+
+log = logger("journal")
+OWN_SUBJECTS = ("hasten.v1.change.>", "hasten.v1.document.>")
+POLL_S = 0.25
+STALLED_S = 1.0
+MAX_BYTES = 4 * 1024**3
+
+
+async def ensure_stream(bus: Bus, sources: list[str] | None = None, *, max_bytes: int = MAX_BYTES) -> None:
+    """Creates HASTEN_CHANGES, or adds the subjects it lacks; every process may call it at once.
+
+    `sources` are further subjects to capture as they are (`shop.>`, where Debezium Server publishes). Raises
+    Failed(unavailable) when JetStream cannot have it, with the server's reason.
+    """
+    wanted = [*OWN_SUBJECTS, *(sources or [])]
+    config = StreamConfig(
+        name=STREAM, subjects=wanted, storage=StorageType.FILE, max_bytes=max_bytes, allow_direct=True
+    )
+    try:
+        try:
+            info = await bus.js.stream_info(STREAM)
+        except NotFoundError:
+            with contextlib.suppress(APIError):
+                await bus.js.add_stream(config)
+            info = await bus.js.stream_info(STREAM)
+        have = list(info.config.subjects or [])
+        if missing := [subject for subject in wanted if subject not in have]:
+            info.config.subjects = have + missing
+            await bus.js.update_stream(info.config)
+    except (nats.errors.Error, TimeoutError) as error:
+        reason = getattr(error, "description", None) or type(error).__name__
+        raise Failed("unavailable", f"the stream {STREAM} cannot be made: {reason}") from None
+
+
+class Entry:
+    """One message of the stream: `sequence`, `subject`, `headers` and `data`."""
+
+    __slots__ = ("data", "headers", "sequence", "subject")
+
+    def __init__(self, sequence: int, subject: str, headers: dict[str, str], data: bytes) -> None:
+        self.sequence, self.subject, self.headers, self.data = sequence, subject, headers, data
+
+
+class Reader:
+    """Reads the stream from `start` on, every message once and in order, for as long as it is open.
+
+    The consumer is ephemeral and made anew from the last applied message whenever a sequence is missing, messages stop
+    while the stream has more, or the server has forgotten it. `apply` is called for each message and must not wait.
+    `confirmed_at` is the monotonic time up to which everything in the stream is known to have been applied: it is
+    taken before the stream is asked for its end, so it holds whatever the network did meanwhile. `created` is when the
+    stream was made: another one in its place is never confirmed, because its sequences start anew.
+    """
+
+    def __init__(self, bus: Bus, apply: Callable[[Entry], None], *, start: int = 1) -> None:
+        self._bus, self._apply = bus, apply
+        self.applied = start - 1
+        self.confirmed_at = float("-inf")
+        self.created: datetime | None = None
+        self.resets = 0
+        self._next_consumer_seq = 1
+        self._progress_at = 0.0
+        self._subscription: Subscription | None = None
+        self._consumer = ""
+        self._task: asyncio.Task[None] | None = None
+        self._on_confirm: list[Callable[[], None]] = []
+
+    def on_confirm(self, call: Callable[[], None]) -> None:
+        """Calls back each time `confirmed_at` has moved, and each time messages were applied."""
+        self._on_confirm.append(call)
+
+    async def start(self, timeout_s: float = 30.0) -> None:
+        """Returns when everything that was in the stream at the call has been applied; raises Failed(unavailable)."""
+        await self._subscribe()
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+        began = time.monotonic()
+        while self.confirmed_at < began:
+            if time.monotonic() - began > timeout_s:
+                raise Failed("unavailable", f"the stream {STREAM} could not be read within {timeout_s:g} s")
+            await asyncio.sleep(0.005)
+
+    async def _subscribe(self) -> None:
+        await self._unsubscribe()
+        self._next_consumer_seq = 1
+        inbox = self._bus.client.new_inbox()
+        self._subscription = await self._bus.subscribe(inbox, self._receive)
+        info = await self._bus.js.add_consumer(
+            STREAM,
+            ConsumerConfig(
+                deliver_subject=inbox,
+                deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+                opt_start_seq=self.applied + 1,
+                ack_policy=AckPolicy.NONE,
+                max_deliver=1,
+                mem_storage=True,
+                num_replicas=1,
+                inactive_threshold=30.0,
+            ),
+        )
+        self._consumer = info.name
+        self._progress_at = time.monotonic()
+
+    async def _unsubscribe(self) -> None:
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            with contextlib.suppress(nats.errors.Error):
+                await subscription.unsubscribe()
+        if self._consumer:
+            with contextlib.suppress(nats.errors.Error, TimeoutError):
+                await self._bus.js.delete_consumer(STREAM, self._consumer)
+            self._consumer = ""
+
+    async def _receive(self, msg: Msg) -> None:
+        if self._subscription is None or not msg.reply.startswith("$JS.ACK."):
+            return
+        tokens = msg.reply.split(".")
+        at = 5 if len(tokens) < 11 else 7
+        stream_seq, consumer_seq = int(tokens[at]), int(tokens[at + 1])
+        if consumer_seq != self._next_consumer_seq:
+            self._progress_at = float("-inf")
+            return
+        self._next_consumer_seq += 1
+        self._progress_at = time.monotonic()
+        try:
+            self._apply(Entry(stream_seq, msg.subject, msg.headers or {}, msg.data))
+        except Exception as error:
+            log.error("message %d of %s could not be applied: %s", stream_seq, STREAM, type(error).__name__)
+        self.applied = stream_seq
+        for call in self._on_confirm:
+            call()
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                await self.confirm()
+                if self._stalled:
+                    self.resets += 1
+                    await self._subscribe()
+            except (nats.errors.Error, TimeoutError) as error:
+                log.warning("%s cannot be reached: %s", STREAM, type(error).__name__)
+            await asyncio.sleep(POLL_S)
+
+    _end = 0
+
+    @property
+    def _stalled(self) -> bool:
+        return self.applied < self._end and time.monotonic() - self._progress_at > STALLED_S
+
+    async def confirm(self) -> None:
+        """Asks the stream for its end and moves `confirmed_at` if all of it has been applied."""
+        asked_at = time.monotonic()
+        info = await self._bus.js.stream_info(STREAM)
+        self.created = self.created or info.created
+        if info.created != self.created:
+            log.error("%s was replaced by another stream: restart the services that read it", STREAM)
+            return
+        state = info.state
+        self._end = state.last_seq
+        if state.first_seq > self.applied + 1 and state.messages == 0:
+            self.applied = max(self.applied, state.last_seq)
+        if self.applied >= state.last_seq:
+            self.confirmed_at = max(self.confirmed_at, asked_at)
+            for call in self._on_confirm:
+                call()
+
+    async def close(self) -> None:
+        """Stops reading and removes the consumer."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        if self._bus.connected:
+            await self._unsubscribe()
+
+
+async def stream_state(bus: Bus) -> Any:
+    """The state of HASTEN_CHANGES: `first_seq`, `last_seq` and `messages`."""
+    info: StreamInfo = await bus.js.stream_info(STREAM)
+    return info.state

@@ -1,0 +1,179 @@
+"""Looking up, storing and invalidating answers."""
+
+from typing import Any, Literal
+
+from hasten.messages.chat import Usage
+from hasten.messages.failure import Failure
+from hasten.topics import Body, Reply, Topic
+
+
+class Answer(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A whole answer, as it was streamed."""
+
+    text: str
+    finish_reason: str = "stop"
+    model: str = ""
+    usage: Usage = Usage()
+    reasoning: str = ""
+    tool_calls: list[dict[str, Any]] | None = None
+    notes: list[dict[str, Any]] = []
+
+
+class CacheLookup(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """Asks for an answer by key, or by meaning when `vector` is given.
+
+    `key` identifies the request exactly and `partition` everything but the user's words (both from
+    `hasten.fingerprint`, or any string of your own up to 128 characters; the tenant is added here). `text` is the last
+    user turn: the guards compare it with that of the entry. `max_age_s` and `max_distance` are as in CachePolicy.
+    """
+
+    key: str
+    partition: str = ""
+    text: str = ""
+    vector: bytes | None = None
+    max_age_s: float | None = None
+    max_distance: float | None = None
+
+
+class CacheHit(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """An answer that is fresh, in the same tenant and partition, and (by meaning) past threshold and guards.
+
+    `lives_s` is how long it may still be served if nothing that it depends on changes.
+    """
+
+    kind: Literal["exact", "semantic"]
+    entry_id: str
+    answer: Answer
+    age_s: float = 0.0
+    lives_s: float = 0.0
+    similarity: float = 1.0
+    tags: list[str] = []
+    read_seq: int = 0
+
+
+class CacheMiss(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """No answer. `reason`: absent, expired, stale, threshold, guard, rejected, short, uncacheable, lease, disabled or
+    unavailable.
+
+    For a lookup by meaning the nearest entry, its `similarity` and the guard that refused it are named. `read_seq` is
+    what this replica had read of HASTEN_CHANGES: who makes the answer from now on may store it with that.
+    """
+
+    reason: str
+    read_seq: int = 0
+    nearest: str | None = None
+    similarity: float | None = None
+    threshold: float | None = None
+    guard: str | None = None
+
+
+class CachePut(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """Stores an answer. Without `vector` it can be found by key only.
+
+    `tags` are what the answer depended on and `read_seq` the sequence of HASTEN_CHANGES its documents were read at:
+    a later change to any of the tags makes the entry unservable. `ttl_s` is capped by the operator's.
+    """
+
+    key: str
+    answer: Answer
+    partition: str = ""
+    text: str = ""
+    vector: bytes | None = None
+    tags: list[str] = []
+    read_seq: int = 0
+    ttl_s: float | None = None
+    user: str | None = None
+
+
+class Stored(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """The entry is in the store."""
+
+    entry_id: str
+
+
+class NotStored(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """The entry was refused. `reason`: stale, truncated, empty, tool_calls, ttl, unavailable."""
+
+    reason: str
+
+
+class Invalidate(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """Removes every entry of the tenant that carries one of these; `everything` removes all of them.
+
+    `documents` are `<collection>/<id>`, `entries` are entry ids, `models` are public model names. `reject` remembers
+    the removed entries with the text that wrongly hit them, so that the pair never hits again.
+    """
+
+    tags: list[str] = []
+    documents: list[str] = []
+    entries: list[str] = []
+    models: list[str] = []
+    everything: bool = False
+    reject: str | None = None
+    dry_run: bool = False
+    reason: str = ""
+
+
+class EntrySummary(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """An entry without its answer: what a dry run lists."""
+
+    entry_id: str
+    text: str = ""
+    tags: list[str] = []
+    age_s: float = 0.0
+
+
+class Invalidation(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """From this reply on no live replica serves what was invalidated.
+
+    `sequence` is the change's place in HASTEN_CHANGES; `entries` how many were removed (or would be, with `listed`, in
+    a dry run); `waited_ms` how long the barrier took.
+    """
+
+    sequence: int = 0
+    entries: int = 0
+    listed: list[EntrySummary] = []
+    waited_ms: float = 0.0
+
+
+class Invalidated(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """Entries are gone: which tags, how many, why, and the sequence of the change."""
+
+    tags: list[str]
+    entries: int = 0
+    reason: str = ""
+    sequence: int = 0
+
+
+CACHE_LOOKUP = Topic(
+    name="cache.lookup",
+    template="hasten.v1.cache.lookup.{tenant}",
+    request=CacheLookup,
+    reply=CacheHit | CacheMiss | Failure,
+    queue="cache",
+    summary="Find a stored answer by key or by meaning.",
+)
+CACHE_PUT = Topic(
+    name="cache.put",
+    template="hasten.v1.cache.put.{tenant}",
+    request=CachePut,
+    reply=Stored | NotStored | Failure,
+    queue="cache",
+    summary="Store a whole answer behind the version fence.",
+)
+INVALIDATE = Topic(
+    name="invalidate",
+    template="hasten.v1.invalidate.{tenant}",
+    request=Invalidate,
+    reply=Invalidation | Failure,
+    queue="cache",
+    summary="Remove answers by tag, document, entry, model, or all; replies when no replica serves them any more.",
+)
+INVALIDATED = Topic(
+    name="invalidated",
+    template="hasten.v1.invalidated.{tenant}",
+    request=Invalidated,
+    kind="event",
+    summary="Answers that have been removed.",
+)
+TOPICS = (CACHE_LOOKUP, CACHE_PUT, INVALIDATE, INVALIDATED)

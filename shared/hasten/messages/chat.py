@@ -1,0 +1,261 @@
+"""The conversation of a user with hasten: one ChatRequest, then a stream that ends with exactly one Done or Failure."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from hasten.messages.failure import Failed, Failure, without_value
+from hasten.topics import Body, Reply, Topic
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+Scalar = str | int | float | bool
+
+
+class Turn(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """One message of a conversation, in OpenAI's form. `content` is text or a list of content parts.
+
+    `extra` holds the fields we do not know: they are part of the fingerprint and go no further.
+    """
+
+    role: Role
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+    extra: dict[str, Any] = {}
+
+    @property
+    def text(self) -> str:
+        """The text of the turn: its string content, or its text parts joined by newlines."""
+        if isinstance(self.content, str):
+            return self.content
+        parts = (part.get("text") for part in self.content or [] if part.get("type") in ("text", "input_text"))
+        return "\n".join(part for part in parts if isinstance(part, str))
+
+
+class Example(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A few-shot candidate: what a user might ask and the answer that is wanted."""
+
+    user: str
+    assistant: str
+
+
+class CachePolicy(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """What this request allows the cache to do. An absent field means the operator's default; 0 means 0.
+
+    `mode`: auto (exact, then by meaning), exact, off (neither read nor stored), refresh (not read, stored anew).
+    `tags` are added to the answer's dependencies. `max_age_s` refuses older entries and shortens the stored TTL.
+    `max_distance` refuses semantic hits with a cosine distance above it. `scope` user keeps the entry to `user`.
+    """
+
+    mode: Literal["auto", "exact", "off", "refresh"] = "auto"
+    tags: list[str] = []
+    max_age_s: float | None = None
+    max_distance: float | None = None
+    scope: Literal["tenant", "user"] = "tenant"
+    store: bool = True
+
+
+class ChatRequest(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """OpenAI's chat body plus what hasten adds (knowledge, filter, examples, cache, deadline_ms, priority, explain).
+
+    `knowledge` names the collections to retrieve from, none by default; `filter` is matched against the metadata of
+    their documents (a list means any of). Unknown top-level fields are kept in `extra` and go on to the engine.
+    Decode with `parse_chat`, which fills `extra` and maps aliases.
+    """
+
+    messages: list[Turn]
+    model: str = "auto"
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    n: int = 1
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
+    knowledge: list[str] = []
+    filter: dict[str, Scalar | list[Scalar]] = {}
+    examples: list[Example] = []
+    cache: CachePolicy = CachePolicy()
+    user: str | None = None
+    deadline_ms: int | None = None
+    priority: int = 0
+    explain: bool = False
+    extra: dict[str, Any] = {}
+
+
+_KNOWN = frozenset(ChatRequest.__struct_fields__) - {"extra"}
+_KNOWN_OF_A_TURN = frozenset(Turn.__struct_fields__) - {"extra"}
+_TRANSPORT = frozenset({"stream", "stream_options"})
+"""Fields that say how the answer travels, not what it is."""
+
+
+def _split(plain: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    kept = {name: value for name, value in plain.items() if name in known and value is not None}
+    extra = {name: value for name, value in plain.items() if name not in known and name not in _TRANSPORT}
+    return {**kept, "extra": extra} if extra else kept
+
+
+def parse_chat(raw: bytes | dict[str, Any]) -> ChatRequest:
+    """Decodes a chat body, from JSON or an object; raises Failed(bad_request) that names the offending field.
+
+    Unknown fields go to `extra` (of the request or of the turn), a null counts as absent, and
+    `max_completion_tokens` takes precedence over `max_tokens`.
+    """
+    try:
+        plain = msgspec.json.decode(raw) if isinstance(raw, bytes) else raw
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Failed("bad_request", "the body is not valid JSON") from None
+    if not isinstance(plain, dict):
+        raise Failed("bad_request", "the body must be a JSON object")
+    messages = plain.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise Failed("bad_request", "messages must be a list with at least one message", param="messages")
+    plain = dict(plain)
+    if (limit := plain.pop("max_completion_tokens", None)) is not None:
+        plain["max_tokens"] = limit
+    plain["messages"] = [_split(turn, _KNOWN_OF_A_TURN) if isinstance(turn, dict) else turn for turn in messages]
+    try:
+        request = msgspec.convert(_split(plain, _KNOWN), ChatRequest)
+    except msgspec.ValidationError as error:
+        problem = without_value(str(error))
+        raise Failed("bad_request", problem, param=_field_of(problem)) from None
+    _check_ranges(request)
+    return request
+
+
+def _field_of(problem: str) -> str | None:
+    _, found, path = problem.partition("`$.")
+    return path.split("`")[0].split(".")[0].split("[")[0] if found else None
+
+
+def _check_ranges(request: ChatRequest) -> None:
+    def refuse(param: str, rule: str) -> None:
+        raise Failed("bad_request", f"{param} {rule}", param=param)
+
+    if request.max_tokens is not None and request.max_tokens < 1:
+        refuse("max_tokens", "must be at least 1")
+    if request.n < 1:
+        refuse("n", "must be at least 1")
+    if request.temperature is not None and not 0 <= request.temperature <= 2:
+        refuse("temperature", "must be between 0 and 2")
+    if request.top_p is not None and not 0 < request.top_p <= 1:
+        refuse("top_p", "must be above 0 and at most 1")
+    if request.deadline_ms is not None and request.deadline_ms < 1:
+        refuse("deadline_ms", "must be at least 1")
+    if request.cache.scope == "user" and not request.user:
+        refuse("user", "must be given when cache.scope is user")
+
+
+class Usage(Body, frozen=True, kw_only=True, omit_defaults=False):
+    """Tokens of one answer. `cached_tokens` of the prompt were not computed anew (all, when the answer was cached)."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens_details: dict[str, Any] | None = None
+
+
+class Accepted(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """The request has been admitted and will end with Done or Failure."""
+
+    request_id: str
+
+
+class Chunk(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of the answer. `seq` counts from 0 without gaps; `text`, `reasoning` and `tool_calls` are deltas."""
+
+    seq: int
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: list[dict[str, Any]] | None = None
+
+
+class Note(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """Something about the answer rather than of it. `kind`: cache, route, sources, compress, verification."""
+
+    kind: str
+    data: dict[str, Any]
+
+
+class Ping(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """Nothing to say yet; sent at least every second of silence."""
+
+
+CacheSource = Literal["exact", "semantic", "shared", "miss"]
+
+
+class Done(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer is whole. `chunks` is how many were sent; `timings_ms` is per stage, from the request's arrival."""
+
+    finish_reason: str
+    usage: Usage = Usage()
+    model: str = ""
+    cache: CacheSource = "miss"
+    timings_ms: dict[str, float] = {}
+    ttft_ms: float = 0.0
+    chunks: int = 0
+
+
+ChatReply = Accepted | Chunk | Note | Ping | Done | Failure
+
+
+class Nothing(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """An empty body."""
+
+
+CHAT = Topic(
+    name="chat",
+    template="hasten.v1.chat.{tenant}",
+    request=ChatRequest,
+    reply=ChatReply,
+    kind="stream",
+    queue="orchestrator",
+    decode=parse_chat,
+    summary="Ask; read accepted, chunk…, note… and one done or failure on the reply subject.",
+)
+CANCEL = Topic(
+    name="cancel",
+    template="hasten.v1.cancel.{tenant}.{request_id}",
+    request=Nothing,
+    kind="event",
+    summary="The caller of this request has gone; whoever works on it stops.",
+)
+
+
+class Finished(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A request has ended; the source of latency windows and dashboards. It holds neither prompt nor answer.
+
+    `source` and `seq` number the events of one orchestrator from 1, so that a listener sees a gap.
+    `outcome` is `done` or the code of the failure. `ttft_ms` is of the worker when `cache` is miss.
+    """
+
+    source: str
+    seq: int
+    request_id: str
+    outcome: str
+    cache: CacheSource = "miss"
+    model: str = ""
+    slug: str = ""
+    worker: str = ""
+    ttft_ms: float = 0.0
+    worker_ttft_ms: float = 0.0
+    total_ms: float = 0.0
+    usage: Usage = msgspec.field(default_factory=Usage)
+    timings_ms: dict[str, float] = {}
+
+
+FINISHED = Topic(
+    name="finished",
+    template="hasten.v1.finished.{tenant}",
+    request=Finished,
+    kind="event",
+    summary="Facts about every request that has ended.",
+)
+TOPICS = (CHAT, CANCEL, FINISHED)

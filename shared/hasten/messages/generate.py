@@ -1,0 +1,76 @@
+"""The conversation of an orchestrator with one worker, and what workers announce of themselves."""
+
+from typing import Any, Literal
+
+from hasten.messages.chat import ChatReply, Turn
+from hasten.topics import Body, Topic
+
+
+class Generate(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """Asks a worker to generate; it answers with the same stream as a chat.
+
+    `continues` is the beginning of the answer that has already been shown: the engine goes on from there, and a
+    worker whose engine cannot says `unsupported`. The tenant is in the Hasten-Tenant header.
+    """
+
+    messages: list[Turn]
+    max_tokens: int = 512
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: list[str] = []
+    seed: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
+    continues: str = ""
+    priority: int = 0
+    extra: dict[str, Any] = {}
+
+
+GENERATE = Topic(
+    name="generate",
+    template="hasten.v1.generate.{slug}.{worker}",
+    request=Generate,
+    reply=ChatReply,
+    kind="stream",
+    summary="Generate on the worker that the router chose.",
+)
+
+
+class Status(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A worker's word about itself, several times a second and at once when its state changes.
+
+    `seq` counts from 1 since `started_ms`; a worker that is not heard of for 2 s is gone. `active` requests are in
+    slots and `queued` wait for one; `queued_tokens` is the prompt work waiting; `oldest_ms` is how long the oldest
+    request without a token, in line or in a slot, has been there. `loop_lag_ms` is the worst of late.
+    """
+
+    seq: int
+    started_ms: int
+    state: Literal["starting", "ready", "draining", "down"]
+    engine: str
+    model: str
+    slots: int = 1
+    active: int = 0
+    queued: int = 0
+    queue_limit: int = 0
+    queued_tokens: int = 0
+    oldest_ms: float = 0.0
+    continues: bool = False
+    capabilities: list[str] = []
+    context_window: int = 0
+    loop_lag_ms: float = 0.0
+
+
+STATUS = Topic(
+    name="status",
+    template="hasten.v1.status.{slug}.{worker}",
+    request=Status,
+    kind="event",
+    summary="What a worker says of itself.",
+)
+TOPICS = (GENERATE, STATUS)

@@ -1,0 +1,104 @@
+"""Documents in, ranked passages out."""
+
+from typing import Any, Literal
+
+from hasten.messages.chat import Scalar
+from hasten.messages.failure import Failure
+from hasten.topics import Body, Reply, Topic
+
+
+class Document(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A document to index or delete; tenant and collection are in the subject.
+
+    `media_type` is text/markdown, text/plain or text/html. `metadata` can be filtered by; `tags` name the rows the
+    document was made from (`prices:7`), so that a change of one evicts the answers that used it. The latest message of
+    a document in the stream wins; its stream sequence is its version.
+    """
+
+    id: str
+    op: Literal["upsert", "delete"] = "upsert"
+    title: str = ""
+    text: str = ""
+    media_type: str = "text/markdown"
+    url: str = ""
+    metadata: dict[str, Scalar | list[Scalar]] = {}
+    tags: list[str] = []
+
+
+class Ingested(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A document message has been applied: the next retrieval sees it. `error` says why it was refused instead."""
+
+    collection: str
+    id: str
+    sequence: int
+    op: str = "upsert"
+    chunks: int = 0
+    error: str | None = None
+
+
+class Retrieve(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """Asks for the passages nearest to `query` in the named collections of the tenant.
+
+    `vector` saves the embedding of the query. `filter` is matched against document metadata (a list means any of).
+    """
+
+    query: str
+    knowledge: list[str]
+    vector: bytes | None = None
+    filter: dict[str, Scalar | list[Scalar]] = {}
+    limit: int = 8
+
+
+class Passage(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of a document, with its source and span (characters of the document's text)."""
+
+    id: str
+    collection: str
+    document: str
+    text: str
+    title: str = ""
+    heading: str = ""
+    url: str = ""
+    score: float = 0.0
+    version: int = 0
+    start: int = 0
+    end: int = 0
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
+
+
+class Retrieved(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """Passages, best first. Everything in HASTEN_CHANGES up to `read_seq` had been applied when they were read.
+
+    `missing` names collections that hold nothing; `partial` that passages were left out to stay within a message.
+    """
+
+    passages: list[Passage] = []
+    read_seq: int = 0
+    missing: list[str] = []
+    partial: bool = False
+
+
+DOCUMENT = Topic(
+    name="document",
+    template="hasten.v1.document.{tenant}.{collection}",
+    request=Document,
+    kind="stored",
+    summary="Index or delete a document.",
+)
+INGESTED = Topic(
+    name="ingested",
+    template="hasten.v1.ingested.{tenant}",
+    request=Ingested,
+    kind="event",
+    summary="A document message has been applied or refused.",
+)
+RETRIEVE = Topic(
+    name="retrieve",
+    template="hasten.v1.retrieve.{tenant}",
+    request=Retrieve,
+    reply=Retrieved | Failure,
+    queue="retriever",
+    summary="Find the passages nearest to a question.",
+)
+TOPICS = (DOCUMENT, INGESTED, RETRIEVE)

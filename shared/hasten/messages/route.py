@@ -1,0 +1,97 @@
+"""Which model, and which worker of it."""
+
+from typing import Any
+
+from hasten.messages.failure import Failure
+from hasten.topics import Body, Reply, Topic
+
+
+class Route(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """Asks for a model and a worker.
+
+    `model` is the public name asked for (`auto` leaves the choice). `needs` are capabilities (tools, json, vision,
+    logprobs …) the model must have. `prompt_tokens` is an estimate before compression and `max_tokens` what may be
+    generated. `latency_budget_ms` is the time left for the first token. `exclude` names workers that have just failed.
+    """
+
+    text: str
+    vector: bytes | None = None
+    model: str = "auto"
+    needs: list[str] = []
+    prompt_tokens: int = 0
+    max_tokens: int | None = None
+    turns: int = 1
+    latency_budget_ms: float | None = None
+    exclude: list[str] = []
+
+
+class Routed(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """The choice, with what the next stages need to know of the model.
+
+    `token_budget` is the prompt tokens to aim for and `context_window` the hard limit on prompt plus answer.
+    `tokenizer` names the model's tokenizer (see the model table). `defaults` are sampling options for what the request
+    left open. `continues` says that the engine can go on from a given beginning of an answer.
+    """
+
+    model: str
+    slug: str
+    worker: str
+    reason: str
+    confidence: float = 1.0
+    difficulty: float = 0.0
+    expected_ttft_ms: float = 0.0
+    context_window: int = 4096
+    token_budget: int = 1200
+    max_tokens: int = 512
+    tokenizer: str = ""
+    continues: bool = False
+    defaults: dict[str, Any] = {}
+    features: dict[str, float] = {}
+
+
+ROUTE = Topic(
+    name="route",
+    template="hasten.v1.route.{tenant}",
+    request=Route,
+    reply=Routed | Failure,
+    queue="router",
+    summary="Choose the model and the worker for a request.",
+)
+
+
+class Models(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """Asks for the model table with its live figures."""
+
+
+class ModelInfo(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A model that the tenant may ask for, with what was measured of it lately."""
+
+    name: str
+    slug: str
+    aliases: list[str] = []
+    capabilities: list[str] = []
+    context_window: int = 0
+    quality: float = 0.0
+    cost_per_1k_prompt: float = 0.0
+    cost_per_1k_completion: float = 0.0
+    workers: int = 0
+    p50_ttft_ms: float | None = None
+    p95_ttft_ms: float | None = None
+    samples: int = 0
+
+
+class ModelList(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """Every model of the table; `auto` is always understood besides."""
+
+    models: list[ModelInfo] = []
+
+
+MODELS = Topic(
+    name="models",
+    template="hasten.v1.models.{tenant}",
+    request=Models,
+    reply=ModelList | Failure,
+    queue="router",
+    summary="List the models with their live figures.",
+)
+TOPICS = (ROUTE, MODELS)

@@ -1,0 +1,187 @@
+"""Runs services as a process: uvloop, signals, a bounded drain, and one sentence instead of a traceback."""
+
+import argparse
+import asyncio
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+from prometheus_client import start_http_server
+
+from hasten.address import DEFAULT_DATA, nats_url, without_secret
+from hasten.bus import Bus
+from hasten.loop_lag import LoopLag
+from hasten.messages.failure import Failed
+from hasten.runtime import DRAIN_S, Runtime, build
+from hasten.settings import SettingsError, read_config
+from hasten.telemetry import REGISTRY, configure_logging
+
+
+def say(line: str) -> None:
+    """A line of progress for a person: to stderr, since stdout is for results."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def sentence(error: BaseException) -> str | None:
+    """What to tell a person about an error that they can put right; None for a fault of ours.
+
+    Exceptions of hasten's own carry such a sentence; those of the system are explained here.
+    """
+    if isinstance(error, Failed):
+        return error.failure.detail
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return f"the port is in use ({error.strerror})"
+    if isinstance(error, OSError | ImportError) or type(error).__module__.startswith("hasten."):
+        return str(error) or type(error).__name__
+    return None
+
+
+def _runner() -> Callable[[Coroutine[Any, Any, int]], int]:
+    """uvloop's `run`, asyncio's where there is no uvloop."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run
+    return uvloop.run
+
+
+def run_loop(work: Coroutine[Any, Any, int]) -> int:
+    """Runs `work` on uvloop and returns its exit code; 2 with one sentence for an error a person can put right."""
+    try:
+        return _runner()(work)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if (text := sentence(error)) is None:
+            raise
+        say(f"hasten: {text}")
+        return 2
+
+
+class Stop:
+    """The wish to end, from SIGTERM or SIGINT: the first asks for a drain, the second for an end at once."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.hurried = asyncio.Event()
+
+    def ask(self) -> None:
+        """Asks to end, as a signal does."""
+        (self.hurried if self.asked.is_set() else self.asked).set()
+
+    def __enter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.ask)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+async def serve(runtime: Runtime, stop: Stop, *, ready: Callable[[], None], drain_s: float = DRAIN_S) -> int:
+    """Starts the services, calls `ready`, waits to be stopped, drains and closes.
+
+    Returns 0, or 1 when something accepted was cut off. A stop during the start ends the start.
+    """
+    lag = LoopLag()
+    lag.start()
+    try:
+        if not await _before(stop.asked, runtime.start(say)):
+            return 0
+        ready()
+        await stop.asked.wait()
+        say("draining: what was accepted is finished first (again to stop at once)")
+        return 0 if await _before(stop.hurried, runtime.drain(drain_s)) else 1
+    finally:
+        lag.stop()
+        await runtime.close()
+
+
+async def _before(event: asyncio.Event, work: Coroutine[Any, Any, Any]) -> bool:
+    """Whether the work ended before the event, and with something other than False; cancels it otherwise."""
+    task = asyncio.ensure_future(work)
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        return task.done() and task.result() is not False
+    finally:
+        for one in (task, waiting):
+            one.cancel()
+        await asyncio.gather(task, waiting, return_exceptions=True)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How one service is run. `model` is for a worker, `metrics` is HOST:PORT; the rest as in `hasten.address`."""
+
+    nats: str | None = None
+    data: Path | None = None
+    config: Path | None = None
+    model: str | None = None
+    metrics: str | None = None
+
+
+def host_port(given: str, what: str) -> tuple[str, int]:
+    """Splits HOST:PORT; raises SettingsError naming the option."""
+    host, _, port = given.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise SettingsError(f"{what} must be HOST:PORT, such as 127.0.0.1:9090")
+    return host.strip("[]"), int(port)
+
+
+def serve_metrics(address: str) -> None:
+    """Exposes this process's metrics for Prometheus; raises OSError when the port is in use."""
+    host, port = host_port(address, "--metrics")
+    try:
+        start_http_server(port, host, registry=REGISTRY)
+    except OSError as error:
+        raise OSError(f"--metrics {address} cannot be listened on: {error.strerror}") from None
+
+
+async def run_service(service: str, options: Options) -> int:
+    """Runs one service until it is told to stop; returns the exit code."""
+    config = read_config(options.config or _config_of_environment())
+    data = options.data or Path(os.environ.get("HASTEN_DATA", DEFAULT_DATA))
+    url = nats_url(options.nats, data)
+    with Stop() as stop:
+        bus = await Bus.connect(url, name=f"hasten-{service}")
+        try:
+            unit = build(service, bus, config, data=str(data), model=options.model)
+            if options.metrics:
+                serve_metrics(options.metrics)
+            return await serve(Runtime([{service: unit}]), stop, ready=lambda: _ready(service, url))
+        finally:
+            await bus.close()
+
+
+def _ready(service: str, url: str) -> None:
+    print(f"ready service={service} nats={without_secret(url)}", flush=True)
+
+
+def _config_of_environment() -> Path | None:
+    given = os.environ.get("HASTEN_CONFIG")
+    return Path(given) if given else None
+
+
+def launch(service: str, options: Options) -> int:
+    """Runs one service as this process and returns its exit code."""
+    configure_logging()
+    return run_loop(run_service(service, options))
+
+
+def main(service: str) -> None:
+    """`python -m hasten.<service>`: the same as `hasten run <service>`."""
+    parser = argparse.ArgumentParser(prog=f"python -m hasten.{service}", description=f"Run the {service} of hasten.")
+    parser.add_argument("--nats", metavar="URL", help="the NATS server (else HASTEN_NATS, else nats://127.0.0.1:4222)")
+    parser.add_argument("--data", metavar="DIR", type=Path, help="the folder for what the service keeps")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="settings in TOML")
+    parser.add_argument("--model", metavar="NAME", help="which model of the table a worker runs")
+    parser.add_argument("--metrics", metavar="HOST:PORT", help="expose metrics for Prometheus")
+    sys.exit(launch(service, Options(**vars(parser.parse_args()))))

@@ -1,0 +1,54 @@
+"""Reads settings from TOML and HASTEN_* variables into Structs; a wrong value is one sentence, not a traceback."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class SettingsError(ValueError):
+    """A configuration that cannot be used; its text says which value and why."""
+
+
+def read_config(path: Path | None) -> dict[str, Any]:
+    """The tables of a TOML file (none without a path); raises SettingsError when it cannot be read."""
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SettingsError(f"the config {path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the config {path} is not valid TOML: {error}") from None
+
+
+def settings(
+    kind: type[T],
+    section: str,
+    config: Mapping[str, Any],
+    *,
+    environ: Mapping[str, str] = os.environ,
+    **overrides: Any,
+) -> T:
+    """A service's settings: defaults < `[section]` of the config < `HASTEN_<SECTION>_<FIELD>` < overrides.
+
+    Overrides that are None or that the Struct has no field for are left out, so that common options can be passed to
+    every service. Raises SettingsError for an unknown key or a wrong value.
+    """
+    fields = set(kind.__struct_fields__)  # type: ignore[attr-defined]
+    values = dict(config.get(section, {}))
+    if unknown := ", ".join(sorted(set(values) - fields)):
+        raise SettingsError(f"[{section}] has no setting {unknown}; it has {', '.join(sorted(fields))}")
+    for field in fields:
+        if (given := environ.get(f"HASTEN_{section}_{field}".upper())) is not None:
+            values[field] = given
+    values |= {name: value for name, value in overrides.items() if name in fields and value is not None}
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"[{section}]: {error}") from None

@@ -1,0 +1,100 @@
+"""The reader's end of a stream of replies: in order, without a gap, and never silent without saying so."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Self
+
+import msgspec
+
+from hasten.deadline import now_ms
+from hasten.messages.chat import Chunk, Done
+from hasten.messages.failure import Failure
+
+IDLE_S = 5.0
+"""A stream that is silent for longer has lost its sender: senders ping every second."""
+
+
+class Stream:
+    """The replies to one request, in order; iterate it, and leave it with `aclose` (or as a context).
+
+    Yields the topic's reply Structs and ends after Done or Failure. A gap in the sequence, silence for `idle_s` and a
+    passed deadline end it with a Failure of their own: silence is never taken for an answer. When the reader leaves
+    before the sender has ended, `abandon` tells the sender.
+    """
+
+    def __init__(
+        self, deadline_ms: float, idle_s: float, forget: Callable[[], None], abandon: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._deadline_ms, self._idle_s, self._forget, self._abandon = deadline_ms, idle_s, forget, abandon
+        self._events: deque[Any] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._next_seq = 0
+        self._closed = self._sender_ended = False
+
+    def push(self, event: Any) -> None:
+        """Takes the next event from the wire."""
+        self._events.append(event)
+        self._sender_ended |= isinstance(event, Done | Failure)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._closed:
+            raise StopAsyncIteration
+        event = self._checked(await self._event())
+        if isinstance(event, Done | Failure):
+            await self.aclose()
+        return event
+
+    async def _event(self) -> Any:
+        if not self._events:
+            left = (self._deadline_ms - now_ms()) / 1000
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(max(0.0, min(left, self._idle_s))):
+                    await self._waiter
+            except TimeoutError:
+                if self._events:
+                    return self._events.popleft()
+                if left <= self._idle_s:
+                    return Failure(code="deadline", detail="the deadline passed", tokens_sent=self._next_seq)
+                silence = f"no sign of life for {self._idle_s:g} s"
+                return Failure(code="incomplete", detail=silence, retry_after_ms=1000, tokens_sent=self._next_seq)
+            finally:
+                self._waiter = None
+        return self._events.popleft()
+
+    def _checked(self, event: Any) -> Any:
+        if isinstance(event, Chunk):
+            if event.seq != self._next_seq:
+                return self._incomplete()
+            self._next_seq += 1
+        elif isinstance(event, Done) and event.chunks != self._next_seq:
+            return self._incomplete()
+        elif isinstance(event, Failure) and event.tokens_sent != self._next_seq:
+            return msgspec.structs.replace(event, tokens_sent=self._next_seq)
+        return event
+
+    def _incomplete(self) -> Failure:
+        return Failure(
+            code="incomplete", detail=f"chunk {self._next_seq} was lost on the way", tokens_sent=self._next_seq
+        )
+
+    async def aclose(self) -> None:
+        """Leaves the stream; a sender that has not ended is told to stop."""
+        if self._closed:
+            return
+        self._closed = True
+        self._forget()
+        if not self._sender_ended:
+            await self._abandon()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()

@@ -1,0 +1,206 @@
+"""The store on a Qdrant server (or, for tests, qdrant-client's local mode): many processes may share a collection."""
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hasten.vectors.checks import check_ids, check_indexes, check_points, check_vector, check_width
+from hasten.vectors.filters import Dialect, to_filter
+from hasten.vectors.store import EF, LINKS, TENANT, IndexKind, Match, Point, StoreError, Vector, Where
+
+if TYPE_CHECKING:
+    from qdrant_client import AsyncQdrantClient
+
+SLICE = 256
+"""Points per request: 256 of 384 dimensions are about 2 MB of JSON."""
+
+
+class ServerStore:
+    """A VectorStore in one collection of a server. Writes wait until they are applied; `close` closes the client."""
+
+    def __init__(self, client: "AsyncQdrantClient", collection: str) -> None:
+        from qdrant_client import models
+
+        self._connection, self._collection, self._models = client, collection, models
+        self._dialect = Dialect(classes=models, range=models.Range)
+        self._dim: int | None = None
+
+    async def open(self, dim: int, indexes: dict[str, IndexKind]) -> list[str]:
+        """See VectorStore; several replicas may do it at once."""
+        check_indexes(indexes)
+        client = self._connection
+        with _one_sentence("open the collection"):
+            if not await client.collection_exists(self._collection):
+                await self._create(dim)
+            info = await client.get_collection(self._collection)
+            self._check(info.config.params.vectors, dim)
+            missing = [field for field in indexes if field not in info.payload_schema]
+            for field in missing:
+                schema = self._index(field, indexes[field])
+                await client.create_payload_index(self._collection, field, field_schema=schema, wait=True)
+        self._dim = dim
+        return missing
+
+    async def _create(self, dim: int) -> None:
+        """Creates it, unless another replica just did."""
+        vectors = self._models.VectorParams(size=dim, distance=self._models.Distance.COSINE)
+        graphs = self._models.HnswConfigDiff(m=0, payload_m=LINKS)
+        try:
+            await self._connection.create_collection(self._collection, vectors_config=vectors, hnsw_config=graphs)
+        except Exception:
+            if not await self._connection.collection_exists(self._collection):
+                raise
+
+    def _check(self, vectors: Any, dim: int) -> None:
+        if not isinstance(vectors, self._models.VectorParams):
+            raise StoreError(f"the collection {self._collection} has named vectors, so it is not one of ours")
+        check_width(vectors.size, dim, f"the collection {self._collection}")
+
+    def _index(self, field: str, kind: IndexKind) -> Any:
+        models, tenant = self._models, field == TENANT
+        match kind:
+            case "keyword":
+                return models.KeywordIndexParams(
+                    type=models.KeywordIndexType.KEYWORD, is_tenant=tenant or None, enable_hnsw=tenant
+                )
+            case "integer":
+                return models.IntegerIndexParams(
+                    type=models.IntegerIndexType.INTEGER, lookup=True, range=True, enable_hnsw=False
+                )
+            case "float":
+                return models.FloatIndexParams(type=models.FloatIndexType.FLOAT, enable_hnsw=False)
+            case "bool":
+                return models.BoolIndexParams(type=models.BoolIndexType.BOOL, enable_hnsw=False)
+
+    @property
+    def _opened(self) -> tuple["AsyncQdrantClient", int]:
+        """The client and the width of the vectors."""
+        if self._dim is None:
+            raise StoreError(f"the collection {self._collection} is not open")
+        return self._connection, self._dim
+
+    async def upsert(self, points: list[Point]) -> None:
+        """Writes in slices; all are checked before the first is written."""
+        client, dim = self._opened
+        check_points(points, dim)
+        for start in range(0, len(points), SLICE):
+            with _one_sentence("write"):
+                made = [self._point(point) for point in points[start : start + SLICE]]
+                await client.upsert(self._collection, made, wait=True)
+
+    def _point(self, point: Point) -> Any:
+        vector: Any = {} if point.vector is None else np.asarray(point.vector).tolist()
+        return self._models.PointStruct(id=point.id, vector=vector, payload=point.payload)
+
+    async def get(self, ids: list[str]) -> list[Point]:
+        """See VectorStore."""
+        return [_point_of(record) for record in await self._records(ids, payloads=True)]
+
+    async def _records(self, ids: list[str], *, payloads: bool) -> list[Any]:
+        client, _ = self._opened
+        check_ids(ids)
+        if not ids:
+            return []
+        with _one_sentence("read points"):
+            return await client.retrieve(self._collection, ids, with_payload=payloads, with_vectors=False)
+
+    async def search(self, vector: Vector, where: Where, limit: int) -> list[Match]:
+        """See VectorStore; exact unless the tenant is given."""
+        client, dim = self._opened
+        check_vector(vector, dim)
+        if limit < 1:
+            return []
+        with _one_sentence("search"):
+            found = await client.query_points(
+                self._collection,
+                query=np.asarray(vector).tolist(),
+                query_filter=to_filter(where, self._dialect),
+                search_params=self._models.SearchParams(hnsw_ef=EF, exact=TENANT not in where.equal),
+                limit=limit,
+                with_payload=True,
+            )
+        return [Match(id=str(hit.id), score=hit.score, payload=_copied(hit.payload)) for hit in found.points]
+
+    async def scroll(self, where: Where, limit: int, *, vectors: bool = False) -> list[Point]:
+        """See VectorStore."""
+        client, _ = self._opened
+        if limit < 1:
+            return []
+        with _one_sentence("list points"):
+            records, _ = await client.scroll(
+                self._collection,
+                scroll_filter=to_filter(where, self._dialect),
+                limit=limit,
+                with_payload=True,
+                with_vectors=vectors,
+            )
+        return [_point_of(record) for record in records]
+
+    async def set_payload(self, ids: list[str], payload: dict[str, Any]) -> None:
+        """See VectorStore."""
+        client, _ = self._opened
+        there: list[Any] = [record.id for record in await self._records(ids, payloads=False)]
+        if there:
+            with _one_sentence("write"):
+                await client.set_payload(self._collection, payload=payload, points=there, wait=True)
+
+    async def delete(self, *, ids: list[str] | None = None, where: Where | None = None) -> int:
+        """See VectorStore; what others write or delete between the count and the deletion may be missing in it."""
+        there = [record.id for record in await self._records(ids or [], payloads=False)]
+        gone = len(there)
+        if there:
+            await self._delete(self._models.PointIdsList(points=there))
+        if where is not None:
+            gone += await self.count(where)
+            matching = to_filter(where, self._dialect) or self._everything()
+            await self._delete(self._models.FilterSelector(filter=matching))
+        return gone
+
+    def _everything(self) -> Any:
+        """A filter that all points pass: an empty one is not accepted everywhere."""
+        return self._models.Filter(must_not=[self._models.HasIdCondition(has_id=[])])
+
+    async def _delete(self, selector: Any) -> None:
+        client, _ = self._opened
+        with _one_sentence("delete"):
+            await client.delete(self._collection, points_selector=selector, wait=True)
+
+    async def count(self, where: Where | None = None) -> int:
+        """See VectorStore."""
+        client, _ = self._opened
+        with _one_sentence("count"):
+            matching = to_filter(where, self._dialect)
+            return int((await client.count(self._collection, count_filter=matching, exact=True)).count)
+
+    async def optimize(self) -> None:
+        """Does nothing: a server optimises in the background."""
+
+    async def close(self) -> None:
+        """Closes the client."""
+        self._dim = None
+        with _one_sentence("close"):
+            await self._connection.close()
+
+
+def _copied(payload: dict[str, Any] | None) -> dict[str, Any]:
+    """A copy, because the local mode hands out what it keeps."""
+    return copy.deepcopy(payload) if payload else {}
+
+
+def _point_of(record: Any) -> Point:
+    vector = np.array(record.vector, dtype=np.float32) if record.vector else None
+    return Point(id=str(record.id), vector=vector, payload=_copied(record.payload))
+
+
+@contextlib.contextmanager
+def _one_sentence(verb: str) -> Iterator[None]:
+    """Turns the client's errors, which can quote payloads, into a StoreError that does not."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        raise StoreError(f"the vector store could not {verb} ({type(error).__name__})") from None

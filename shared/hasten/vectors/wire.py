@@ -1,0 +1,111 @@
+"""What an EdgeStore says to its engine process: frames of MessagePack over a socket pair, answered in order."""
+
+import struct
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hasten.vectors.store import IndexKind, Point, Where
+
+LENGTH = struct.Struct("<I")
+OK, REFUSED = b"\x00", b"\x01"
+"""The first byte of a reply; what follows is the result, or the text of a StoreError."""
+
+
+class Request(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """One call of the shard; the replies are what the shard's methods return."""
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """A Point with its vector as little-endian float32."""
+
+    id: str
+    vector: bytes | None
+    payload: dict[str, Any]
+
+
+class Open(Request, frozen=True):
+    """Creates or loads the collection; answered with the indexes that were made."""
+
+    dim: int
+    indexes: dict[str, IndexKind]
+
+
+class Upsert(Request, frozen=True):
+    """Inserts or replaces rows."""
+
+    rows: list[Row]
+
+
+class Get(Request, frozen=True):
+    """Reads rows by id."""
+
+    ids: list[str]
+
+
+class Search(Request, frozen=True):
+    """Finds the nearest points; answered with matches."""
+
+    vector: bytes
+    where: Where
+    limit: int
+
+
+class Scroll(Request, frozen=True):
+    """Lists rows that match, the ids alone or with more."""
+
+    where: Where
+    limit: int
+    payloads: bool = True
+    vectors: bool = False
+
+
+class SetPayload(Request, frozen=True):
+    """Merges fields into payloads."""
+
+    ids: list[str]
+    payload: dict[str, Any]
+
+
+class Delete(Request, frozen=True):
+    """Deletes by id; answered with how many there were."""
+
+    ids: list[str]
+
+
+class Count(Request, frozen=True):
+    """Counts what matches."""
+
+    where: Where | None
+
+
+class Optimize(Request, frozen=True):
+    """Builds search structures and reclaims room; takes minutes for a large collection."""
+
+
+class Close(Request, frozen=True):
+    """Flushes and closes."""
+
+
+AnyRequest = Open | Upsert | Get | Search | Scroll | SetPayload | Delete | Count | Optimize | Close
+WRITES = (Upsert, SetPayload, Delete)
+encode = msgspec.msgpack.Encoder().encode
+
+
+def frame(*parts: bytes) -> bytes:
+    """The parts as one frame."""
+    body = b"".join(parts)
+    return LENGTH.pack(len(body)) + body
+
+
+def row_of(point: Point) -> Row:
+    """A point as it travels."""
+    vector = None if point.vector is None else np.asarray(point.vector, dtype="<f4").tobytes()
+    return Row(id=point.id, vector=vector, payload=point.payload)
+
+
+def point_of(row: Row) -> Point:
+    """A point as it is used; its vector is read-only."""
+    vector = None if row.vector is None else np.frombuffer(row.vector, dtype="<f4")
+    return Point(id=row.id, vector=vector, payload=row.payload)

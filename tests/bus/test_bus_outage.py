@@ -1,0 +1,119 @@
+"""The server goes away and comes back: every request and stream ends with an answer or one typed error."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_talk import ECHO, TELL, Company, Said, Say, Tell, echo, tell, until
+
+from hasten.bus import Bus, Unreachable
+from hasten.deadline import now_ms
+from hasten.messages.chat import Chunk, Done, Ping
+from hasten.messages.failure import RETRYABLE, Failed, Failure
+from hasten.nats_server import NatsServer, free_port
+
+
+async def restart(server: NatsServer, down_s: float) -> None:
+    await server.stop(kill=True)
+    await asyncio.sleep(down_s)
+    await server.start()
+
+
+async def test_no_server_is_one_sentence_without_the_password() -> None:
+    with pytest.raises(Unreachable) as caught:
+        await Bus.connect(f"nats://user:secret@127.0.0.1:{free_port()}", timeout_s=0.5)
+    assert "no NATS server answers at" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("down_s", [0.0, 1.0])
+async def test_a_stream_through_an_outage_has_no_gap_or_one_error(
+    nats_server: NatsServer, bus: Bus, company: Company, down_s: float
+) -> None:
+    """c4-21"""
+    sender_bus = await Bus.connect(nats_server.url)
+    service = await company.hear(TELL, tell, bus=sender_bus)
+    streams = [await bus.stream(TELL, Tell(count=200, pause_s=0.005), tenant="acme", idle_s=3) for _ in range(10)]
+    await asyncio.sleep(0.2)
+    restarting = asyncio.create_task(restart(nats_server, down_s))
+    for stream in streams:
+        events = [event async for event in stream if not isinstance(event, Ping)]
+        seen = [event.seq for event in events if isinstance(event, Chunk)]
+        assert seen == list(range(len(seen)))
+        ends = [event for event in events if isinstance(event, Done | Failure)]
+        assert len(ends) == 1
+        assert len(seen) == 200 if isinstance(ends[0], Done) else ends[0].code in RETRYABLE
+        if isinstance(ends[0], Failure):
+            assert ends[0].tokens_sent == len(seen)
+    await restarting
+    await until(lambda: service.active == 0)
+    await until(lambda: sender_bus.outstanding == 0 and bus.outstanding == 0)
+    assert isinstance((await _whole(bus))[-1], Done), "and then all is as before"
+    await sender_bus.close()
+
+
+async def _whole(bus: Bus) -> list[Any]:
+    events: list[Any] = []
+    async with asyncio.timeout(20):
+        while not events or (isinstance(events[-1], Failure) and events[-1].code == "unavailable"):
+            events = [event async for event in await bus.stream(TELL, Tell(), tenant="acme")]
+    return events
+
+
+async def test_requests_through_an_outage_end_and_later_ones_are_answered(
+    nats_server: NatsServer, bus: Bus, company: Company
+) -> None:
+    service_bus = await Bus.connect(nats_server.url)
+    await company.hear(ECHO, echo, bus=service_bus, limit=1000)
+    deadline = now_ms() + 3000
+    asked = [
+        asyncio.create_task(bus.request(ECHO, Say(wait_s=0.3), deadline_ms=deadline, tenant="acme")) for _ in range(100)
+    ]
+    await asyncio.sleep(0.1)
+    await restart(nats_server, 0.5)
+    replies = await asyncio.gather(*asked)
+    assert {type(reply) for reply in replies} <= {Said, Failure}
+    assert {reply.code for reply in replies if isinstance(reply, Failure)} <= {"deadline", "unavailable"}
+    assert bus.outstanding == 0
+    await until(lambda: bus.connected and service_bus.connected)
+    async with asyncio.timeout(20):
+        while not isinstance(await bus.request(ECHO, Say(), tenant="acme"), Said):
+            await asyncio.sleep(0.05)
+    await service_bus.close()
+
+
+async def test_what_is_asked_during_an_outage_is_answered_after_it(
+    nats_server: NatsServer, bus: Bus, company: Company
+) -> None:
+    await company.hear(ECHO, echo)
+    await nats_server.stop(kill=True)
+    await until(lambda: not bus.connected)
+    asked = asyncio.create_task(bus.request(ECHO, Say(text="x"), deadline_ms=now_ms() + 20_000, tenant="acme"))
+    short = await bus.request(ECHO, Say(text="x"), deadline_ms=now_ms() + 100, tenant="acme")
+    assert short.code == "deadline"
+    await nats_server.start()
+    assert await asked == Said(text="x")
+
+
+async def test_closing_without_a_server_says_what_was_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """c4-09"""
+    server = await NatsServer(tmp_path / "own").start()
+    bus = await Bus.connect(server.url)
+    await server.stop(kill=True)
+    await until(lambda: not bus.connected)
+    for _ in range(1000):
+        await bus.client.publish("hasten.v1.tick.acme", b"{}")
+    with caplog.at_level(logging.ERROR):
+        await bus.close()
+    assert "never reached the server" in caplog.text
+
+
+async def test_a_closed_bus_fails_and_does_not_hang(nats_server: NatsServer) -> None:
+    bus = await Bus.connect(nats_server.url)
+    await bus.close()
+    assert (await bus.request(ECHO, Say(), tenant="acme")).code == "disconnected"
+    with pytest.raises(Failed, match="disconnected"):
+        await bus.stream(TELL, Tell(), tenant="acme")
+    assert bus.outstanding == 0

@@ -1,0 +1,372 @@
+"""One request, one reply: whatever is sent and whatever the handler does, there is one answer in time."""
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from small_talk import ECHO, TICK, Company, Said, Say, Tick, echo, until
+
+from hasten.bus import Bus
+from hasten.codec import MAX_NESTING, nesting
+from hasten.deadline import DEADLINE, REQUEST_ID, now_ms
+from hasten.messages.failure import Failed, Failure
+from hasten.nats_server import NatsServer
+from hasten.service import Call
+
+CANARY = "NO00-1234-5678-901"
+
+
+async def ask(bus: Bus, text: str = "hello", *, tenant: str = "acme", **options: Any) -> Any:
+    wait_s = options.pop("wait_s", 0.0)
+    return await bus.request(ECHO, Say(text=text, wait_s=wait_s), tenant=tenant, **options)
+
+
+async def raw(bus: Bus, body: bytes, *, headers: dict[str, str] | None = None, subject: str = "") -> dict[str, Any]:
+    """What a client with nothing but NATS gets."""
+    subject = subject or "hasten.v1.echo.acme"
+    msg = await bus.client.request(subject, body, timeout=20, headers=headers)
+    found: dict[str, Any] = msgspec.json.decode(msg.data)
+    return found
+
+
+async def test_a_request_is_answered(bus: Bus, company: Company) -> None:
+    await company.hear(ECHO, echo)
+    assert await ask(bus, "hello") == Said(text="hello")
+    assert await raw(bus, b'{"text":"plain"}') == {"type": "said", "text": "plain"}
+    assert await raw(bus, b"") == {"type": "said"}, "an empty body is an empty object"
+
+
+async def test_a_handler_knows_who_asks_and_until_when(bus: Bus, company: Company) -> None:
+    seen: list[tuple[str, str, float]] = []
+
+    async def look(_: Say, call: Call) -> Said:
+        seen.append((call.tenant, call.request_id, call.deadline_ms))
+        return Said()
+
+    await company.hear(ECHO, look)
+    deadline = float(int(now_ms() + 5000))
+    await ask(bus, request_id="r-1", deadline_ms=deadline)
+    await ask(bus)
+    assert seen[0] == ("acme", "r-1", deadline)
+    assert seen[1][1] != "r-1"
+    assert seen[1][2] > now_ms() + 10_000
+
+
+async def test_a_queue_group_answers_once_and_shares_the_work(
+    nats_server: NatsServer, bus: Bus, company: Company
+) -> None:
+    heard: list[str] = []
+    other = await Bus.connect(nats_server.url)
+    for name, own in (("one", bus), ("two", other)):
+
+        async def handle(say: Say, _: Call, name: str = name) -> Said:
+            heard.append(say.text)
+            return Said(text=say.text, by=name)
+
+        await company.hear(ECHO, handle, bus=own)
+    replies = await asyncio.gather(*(ask(bus, str(number)) for number in range(100)))
+    assert sorted(heard, key=int) == [str(number) for number in range(100)]
+    assert {reply.by for reply in replies} == {"one", "two"}
+    await other.close()
+
+
+async def test_an_event_reaches_every_listener(bus: Bus, company: Company) -> None:
+    heard: list[tuple[str, int, str]] = []
+    for name in ("one", "two"):
+
+        def listen(tick: Tick, tokens: dict[str, str], name: str = name) -> None:
+            heard.append((name, tick.number, tokens["tenant"]))
+
+        await company.listen(TICK, listen)
+    for number in range(20):
+        await bus.publish(TICK, Tick(number=number), tenant="acme")
+    await until(lambda: len(heard) == 40)
+    for name in ("one", "two"):
+        assert [number for who, number, _ in heard if who == name] == list(range(20))
+
+
+async def test_a_listener_survives_a_bad_event_and_its_own_failure(
+    bus: Bus, company: Company, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[int] = []
+
+    def listen(tick: Tick, _: dict[str, str]) -> None:
+        if tick.number == 1:
+            raise ValueError(CANARY)
+        heard.append(tick.number)
+
+    await company.listen(TICK, listen)
+    with caplog.at_level(logging.DEBUG):
+        await bus.client.publish("hasten.v1.tick.acme", f'{{"number":"{CANARY}"}}'.encode())
+        await bus.publish(TICK, Tick(number=1), tenant="acme")
+        await bus.client.publish("hasten.v1.tick.UPPER", b"{}")
+        await bus.publish(TICK, Tick(number=2), tenant="acme")
+        await until(lambda: heard == [2])
+    assert CANARY not in caplog.text
+
+
+async def test_nobody_there_and_nobody_in_time_are_different(bus: Bus, company: Company) -> None:
+    """c4-05"""
+    started = time.monotonic()
+    nobody = await ask(bus, deadline_ms=now_ms() + 60_000)
+    assert (nobody.code, nobody.retry_after_ms) == ("unavailable", 1000)
+    assert time.monotonic() - started < 30, "no waiting for the deadline"
+    await company.hear(ECHO, echo)
+    late = await ask(bus, wait_s=30, deadline_ms=now_ms() + 200)
+    assert late.code == "deadline"
+
+
+async def test_a_slow_handler_is_stopped_at_the_deadline_and_says_so(bus: Bus, company: Company) -> None:
+    stopped = asyncio.Event()
+
+    async def slow(_: Say, call: Call) -> Said:
+        assert 0 < call.remaining_s() <= 0.3
+        try:
+            await asyncio.sleep(60)
+        finally:
+            stopped.set()
+        return Said()
+
+    await company.hear(ECHO, slow)
+    answer = await raw(bus, b"{}", headers={DEADLINE: str(int(now_ms() + 300))})
+    assert answer["code"] == "deadline"
+    assert stopped.is_set()
+
+
+async def test_an_expired_request_never_reaches_the_handler(bus: Bus, company: Company) -> None:
+    """c5-19"""
+    heard: list[Say] = []
+
+    async def handle(say: Say, _: Call) -> Said:
+        heard.append(say)
+        return Said()
+
+    await company.hear(ECHO, handle)
+    answer = await raw(bus, b"{}", headers={DEADLINE: str(int(now_ms() - 1))})
+    assert answer["code"] == "deadline"
+    assert (await ask(bus, deadline_ms=now_ms() - 5000)).code == "deadline"
+    await bus.flush()
+    assert heard == []
+
+
+@pytest.mark.parametrize("deadline", ["soon", "nan", "inf", "-inf", "", "1e400", "0x10"])
+async def test_a_deadline_that_is_none_is_refused(bus: Bus, company: Company, deadline: str) -> None:
+    await company.hear(ECHO, echo)
+    answer = await raw(bus, b"{}", headers={DEADLINE: deadline})
+    assert (answer["code"], answer["param"]) == ("bad_request", DEADLINE)
+
+
+async def test_a_deadline_in_a_thousand_years_is_no_harm(bus: Bus, company: Company) -> None:
+    await company.hear(ECHO, echo)
+    assert (await raw(bus, b"{}", headers={DEADLINE: "9" * 30}))["type"] == "said"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"nonsense",
+        b'{"text":"\xff"}',
+        b'{"text":"\\ud800"}',
+        b'{"text":1}',
+        b'{"wait_s":"soon"}',
+        b"[]",
+        b"null",
+        b"7",
+        b'"' + b"\\" * 1001 + b'"',
+    ],
+)
+async def test_a_bad_body_is_the_callers_fault(bus: Bus, company: Company, body: bytes) -> None:
+    await company.hear(ECHO, echo)
+    answer = await raw(bus, body)
+    assert answer["code"] == "bad_request"
+    assert answer["detail"]
+    assert (await ask(bus, "still here")).text == "still here"
+
+
+@pytest.mark.parametrize("levels", [100, 4000, 25_000, 250_000])
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
+async def test_deep_nesting_is_refused_and_others_go_on(
+    bus: Bus, company: Company, levels: int, opening: bytes, closing: bytes
+) -> None:
+    """c10-17, c10-18"""
+    await company.hear(ECHO, echo)
+    levels = min(levels, 900_000 // len(opening + closing))
+    neighbour = asyncio.create_task(ask(bus, "neighbour", wait_s=0.2))
+    bodies = [
+        b'{"extra":' + opening * levels + b"1" + closing * levels + b"}",
+        opening * levels + closing * levels,
+        opening * levels,
+    ]
+    for body in bodies:
+        assert (await raw(bus, body))["code"] == "bad_request"
+    assert (await neighbour).text == "neighbour"
+
+
+def test_nesting_counts_brackets_outside_of_strings() -> None:
+    deep = b"[" * 65 + b"]" * 65
+    assert nesting(deep) > MAX_NESTING
+    assert nesting(b'{"a":[' * 33 + b"]}" * 33) == 66
+    assert nesting(b"[" * 64 + b"]" * 64) <= MAX_NESTING
+    assert nesting(b'"' + deep + b'"') <= MAX_NESTING
+    assert nesting(b'["\\"' + deep + b'"]') <= MAX_NESTING
+    assert nesting(b'["\\\\",' + deep + b"]") > MAX_NESTING
+    assert nesting(b"[" + b"[],{}," * 5000 + b"[]]") <= MAX_NESTING
+
+
+@pytest.mark.parametrize("unit", [b"[],", b'{"a":1},', b'"[",', b'"\\"[",', b'"[",[],', b"[" * 60 + b"]" * 60 + b","])
+def test_nesting_of_a_large_body_is_found_quickly(unit: bytes) -> None:
+    """The loop must not stand still for 20 ms; the parser's own time is the measure here."""
+    body = b"[" + unit * (1_000_000 // len(unit)) + b"1]"
+
+    def best(work: Any) -> float:
+        times = []
+        for _ in range(3):
+            started = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - started)
+        return min(times)
+
+    assert best(lambda: nesting(body)) < 2 * best(lambda: msgspec.json.decode(body)) + 0.005
+
+
+async def test_a_request_too_large_for_the_server_is_refused_here(bus: Bus, company: Company) -> None:
+    await company.hear(ECHO, echo)
+    answer = await ask(bus, "x" * 1_100_000)
+    assert answer.code == "too_large"
+    assert "1100" in answer.detail
+    assert str(1024 * 1024 - 1024) in answer.detail
+    with pytest.raises(Failed, match="too_large"):
+        await bus.publish(ECHO, Say(text="x" * 1_100_000), tenant="acme")
+    assert (await ask(bus, "x" * 1_000_000)).text == "x" * 1_000_000
+
+
+async def test_a_reply_too_large_for_the_server_is_a_failure(bus: Bus, company: Company) -> None:
+    async def much(_: Say, __: Call) -> Said:
+        return Said(text="x" * 2_000_000)
+
+    await company.hear(ECHO, much)
+    assert (await ask(bus)).code == "too_large"
+
+
+async def test_a_handler_that_raises_answers_internal_and_quotes_nothing(
+    bus: Bus, company: Company, caplog: pytest.LogCaptureFixture
+) -> None:
+    """c4-18, c10-04"""
+
+    async def broken(say: Say, _: Call) -> Said:
+        try:
+            raise KeyError(f"inner {say.text}")
+        except KeyError as error:
+            raise ValueError(f"cannot handle {say.text}") from error
+
+    await company.hear(ECHO, broken)
+    with caplog.at_level(logging.DEBUG):
+        answer = await ask(bus, CANARY)
+    assert answer.code == "internal"
+    assert CANARY not in msgspec.json.encode(answer).decode()
+    assert CANARY not in caplog.text
+    assert "test-echo: handling echo failed" in caplog.text
+    assert "ValueError" in caplog.text
+    assert (await ask(bus)).code == "internal", "the subscription goes on"
+
+
+async def test_a_wrong_value_is_named_by_its_place_and_not_quoted(
+    bus: Bus, company: Company, caplog: pytest.LogCaptureFixture
+) -> None:
+    await company.hear(ECHO, echo)
+    with caplog.at_level(logging.DEBUG):
+        answer = await raw(bus, b'{"wait_s":"' + CANARY.encode() + b'"}')
+    assert CANARY not in str(answer)
+    assert "wait_s" in answer["detail"]
+    assert CANARY not in caplog.text
+
+
+async def test_a_failure_that_a_handler_raises_is_the_answer(bus: Bus, company: Company) -> None:
+    async def refuse(_: Say, __: Call) -> Said:
+        raise Failed("not_found", "there is none", param="text", retry_after_ms=7)
+
+    await company.hear(ECHO, refuse)
+    assert await ask(bus) == Failure(code="not_found", detail="there is none", param="text", retry_after_ms=7)
+
+
+async def test_a_timeout_inside_a_handler_is_not_the_requests_deadline(bus: Bus, company: Company) -> None:
+    async def impatient(_: Say, __: Call) -> Said:
+        async with asyncio.timeout(0.01):
+            await asyncio.sleep(1)
+        return Said()
+
+    await company.hear(ECHO, impatient)
+    assert (await ask(bus)).code == "internal"
+
+
+@pytest.mark.parametrize("reply", [object(), {1, object()}, None, "text"])
+async def test_a_reply_that_cannot_be_sent_is_a_failure_and_not_silence(bus: Bus, company: Company, reply: Any) -> None:
+    async def odd(_: Say, __: Call) -> Any:
+        return reply
+
+    await company.hear(ECHO, odd)
+    assert (await ask(bus, deadline_ms=now_ms() + 20_000)).code == "internal"
+
+
+async def test_text_that_is_not_unicode_is_refused_on_both_sides(bus: Bus, company: Company) -> None:
+    async def half(_: Say, __: Call) -> Any:
+        return Said(text="\ud800")
+
+    await company.hear(ECHO, half)
+    assert (await ask(bus, "\udfff")).code == "bad_request"
+    assert (await ask(bus)).code == "bad_request"
+
+
+async def test_a_reply_of_another_kind_is_refused(bus: Bus) -> None:
+    """What a JetStream stream that captured the subject answers with, and other odd replies."""
+    for body in (b'{"stream":"S","seq":1}', b'{"type":"else"}', b"", b"+ACK", b'{"type":"said","text":5}'):
+
+        async def answer(msg: Any, body: bytes = body) -> None:
+            await msg.respond(body)
+
+        subscription = await bus.subscribe("hasten.v1.echo.acme", answer)
+        await bus.flush()
+        assert (await ask(bus)).code == "internal", body
+        await subscription.unsubscribe()
+
+
+async def test_nothing_is_left_of_requests_that_were_never_answered(bus: Bus) -> None:
+    """c4-06, c4-16: 2,000 at once to a responder that takes and drops them."""
+
+    async def drop(_: Any) -> None:
+        return None
+
+    await bus.subscribe("hasten.v1.echo.*", drop)
+    await bus.flush()
+    deadline = now_ms() + 500
+    replies = await asyncio.gather(*(ask(bus, deadline_ms=deadline) for _ in range(2000)))
+    assert {reply.code for reply in replies} == {"deadline"}
+    assert bus.outstanding == 0
+
+
+async def test_nothing_is_left_of_a_request_whose_caller_went_away(bus: Bus, company: Company) -> None:
+    await company.hear(ECHO, echo)
+    asking = asyncio.create_task(ask(bus, wait_s=0.2))
+    await asyncio.sleep(0.05)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert bus.outstanding == 0
+
+
+@pytest.mark.parametrize("request_id", ["a b", "a\r\nX: y", "a.b", "*", "", "x" * 65, "ünï"])
+async def test_a_request_id_that_may_not_be_in_a_subject_is_refused(
+    bus: Bus, company: Company, request_id: str
+) -> None:
+    await company.hear(ECHO, echo)
+    if request_id:
+        with pytest.raises(ValueError, match="request id"):
+            await ask(bus, request_id=request_id)
+    if request_id and "\r" not in request_id and request_id.isascii():
+        answer = await raw(bus, b"{}", headers={REQUEST_ID: request_id})
+        assert (answer["code"], "request id" in answer["detail"]) == ("bad_request", True)
+    assert bus.outstanding == 0

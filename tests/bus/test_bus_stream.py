@@ -1,0 +1,446 @@
+"""A stream of replies: in order, whole or failed, ended once, and stopped when its reader has gone."""
+
+import asyncio
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from nats.aio.msg import Msg
+from small_talk import ECHO, TELL, Company, Said, Say, Tell, tell, until
+
+from hasten.bus import Bus
+from hasten.deadline import REQUEST_ID, TENANT, now_ms
+from hasten.messages.chat import CANCEL, Accepted, ChatReply, Chunk, Done, Nothing, Ping
+from hasten.messages.failure import Failed, Failure
+from hasten.messages.generate import GENERATE, Generate
+from hasten.nats_server import NatsServer
+from hasten.service import PING_S, Call
+from hasten.stream import Stream
+
+
+async def ask(bus: Bus, count: int = 3, *, pause_s: float = 0.0, tenant: str = "acme", **options: Any) -> Stream:
+    return await bus.stream(TELL, Tell(count=count, pause_s=pause_s), tenant=tenant, **options)
+
+
+async def read(stream: Stream) -> list[Any]:
+    return [event async for event in stream if not isinstance(event, Ping)]
+
+
+def chunks(events: list[Any]) -> list[int]:
+    return [event.seq for event in events if isinstance(event, Chunk)]
+
+
+class Sender:
+    """A handler that sends what the test says, and remembers how it was stopped."""
+
+    def __init__(self) -> None:
+        self.begun, self.stopped = asyncio.Event(), asyncio.Event()
+        self.calls: list[Call] = []
+
+    async def for_ever(self, _: Tell, call: Call) -> None:
+        self.calls.append(call)
+        self.begun.set()
+        try:
+            for seq in range(1_000_000):
+                await call.send(Chunk(seq=seq, text="x"))
+                await asyncio.sleep(0.01)
+        finally:
+            self.stopped.set()
+
+    async def silent(self, _: Tell, call: Call) -> None:
+        self.calls.append(call)
+        self.begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            self.stopped.set()
+
+
+async def raw_events(bus: Bus, body: bytes, *, headers: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    """All that a plain client receives until a second after the end."""
+    events: list[dict[str, Any]] = []
+
+    async def take(msg: Msg) -> None:
+        events.append(msgspec.json.decode(msg.data))
+
+    inbox = bus.client.new_inbox()
+    subscription = await bus.client.subscribe(inbox, cb=take)
+    await bus.client.publish("hasten.v1.tell.acme", body, reply=inbox, headers=headers)
+    await until(lambda: any(event["type"] in ("done", "failure") for event in events))
+    await asyncio.sleep(1.2 * PING_S)
+    await subscription.unsubscribe()
+    return events
+
+
+@pytest.mark.parametrize("count", [0, 1, 10_000])
+async def test_a_stream_is_whole_and_in_order(bus: Bus, company: Company, count: int) -> None:
+    """c4-26: the end is a message of its own that says how many there were."""
+    await company.hear(TELL, tell)
+    events = await read(await ask(bus, count, request_id="r-1"))
+    assert events[0] == Accepted(request_id="r-1")
+    assert events[1:-1] == [Chunk(seq=seq, text=f"{seq} ") for seq in range(count)]
+    assert events[-1] == Done(finish_reason="stop", chunks=count)
+    assert bus.outstanding == 0
+
+
+async def test_many_streams_at_once_do_not_mix(nats_server: NatsServer, bus: Bus, company: Company) -> None:
+    await company.hear(TELL, tell, limit=200)
+    other = await Bus.connect(nats_server.url)
+    counts = [number * 7 % 90 for number in range(100)]
+    whole = await asyncio.gather(*[read(await ask(other, count)) for count in counts])
+    assert [chunks(events) for events in whole] == [list(range(count)) for count in counts]
+    assert (bus.outstanding, other.outstanding) == (0, 0)
+    await other.close()
+
+
+async def test_an_error_ends_the_stream_with_what_was_sent(bus: Bus, company: Company) -> None:
+    async def dies(_: Tell, call: Call) -> None:
+        for seq in range(3):
+            await call.send(Chunk(seq=seq, text="x"))
+        raise ConnectionError("no more")
+
+    await company.hear(TELL, dies)
+    events = await read(await ask(bus))
+    assert chunks(events) == [0, 1, 2]
+    assert (events[-1].code, events[-1].tokens_sent) == ("internal", 3)
+
+
+async def test_a_handler_that_says_no_end_is_incomplete(bus: Bus, company: Company) -> None:
+    async def forgets(_: Tell, call: Call) -> None:
+        await call.send(Chunk(seq=0, text="x"))
+
+    await company.hear(TELL, forgets)
+    events = await read(await ask(bus))
+    assert (events[-1].code, events[-1].tokens_sent) == ("incomplete", 1)
+
+
+async def test_nothing_follows_the_end(bus: Bus, company: Company) -> None:
+    async def talkative(_: Tell, call: Call) -> None:
+        await call.send(Done(finish_reason="stop"))
+        await call.send(Done(finish_reason="stop"))
+        await call.send(Chunk(seq=0, text="x"))
+        await call.send(Failure(code="internal"))
+        raise ValueError("after the end")
+
+    await company.hear(TELL, talkative)
+    events = await raw_events(bus, b"{}", headers={REQUEST_ID: "r"})
+    assert [event["type"] for event in events] == ["accepted", "done"]
+
+
+async def test_the_end_is_said_once_when_it_and_a_cancel_meet(bus: Bus, company: Company) -> None:
+    async def quick(_: Tell, call: Call) -> None:
+        for seq in range(20):
+            await call.send(Chunk(seq=seq, text="x"))
+            await asyncio.sleep(0)
+        await call.send(Done(finish_reason="stop", chunks=20))
+
+    await company.hear(TELL, quick)
+    for number in range(60):
+        stream = await ask(bus, request_id=f"r{number}")
+        cancelling = asyncio.create_task(_cancel(bus, f"r{number}", number * 0.0001))
+        ends = [event for event in await read(stream) if isinstance(event, Done | Failure)]
+        assert len(ends) == 1
+        assert isinstance(ends[0], Done) or ends[0].code == "cancelled"
+        await cancelling
+    assert bus.outstanding == 0
+
+
+async def _cancel(bus: Bus, request_id: str, after_s: float = 0.0, tenant: str = "acme") -> None:
+    await asyncio.sleep(after_s)
+    await bus.publish(CANCEL, Nothing(), tenant=tenant, request_id=request_id)
+
+
+async def test_silence_is_filled_with_pings_also_in_the_line(bus: Bus, company: Company) -> None:
+    sender = Sender()
+    await company.hear(TELL, sender.silent, limit=1, waiting=1)
+    first = await ask(bus, request_id="first")
+    await sender.begun.wait()
+    second = await ask(bus, request_id="second", idle_s=3 * PING_S)
+    assert [type(await anext(first)) for _ in range(3)] == [Accepted, Ping, Ping]
+    assert [type(await anext(second)) for _ in range(2)] == [Ping, Ping]
+    await first.aclose()
+    assert [type(event) for event in [await anext(second) for _ in range(3)] if not isinstance(event, Ping)] == [
+        Accepted
+    ]
+    await second.aclose()
+
+
+async def test_pings_are_for_silence_only(bus: Bus, company: Company) -> None:
+    await company.hear(TELL, tell)
+    stream = await ask(bus, 30, pause_s=PING_S / 12)
+    assert not [event async for event in stream if isinstance(event, Ping)]
+
+
+async def test_a_sender_that_falls_silent_is_incomplete(bus: Bus) -> None:
+    async def accept(msg: Msg) -> None:
+        await msg.respond(b'{"type":"chunk","seq":0}')
+
+    await bus.subscribe("hasten.v1.tell.*", accept)
+    events = await read(await ask(bus, idle_s=0.2))
+    assert (events[-1].code, events[-1].tokens_sent) == ("incomplete", 1)
+    assert bus.outstanding == 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "right"),
+    [
+        ([0, 1, 3], 2),
+        ([1], 0),
+        ([0, 0], 1),
+        ([0, 1, 2, "done4"], 3),
+        ([0, "done0"], 1),
+        (["done1"], 0),
+    ],
+)
+async def test_a_gap_is_never_a_good_answer(bus: Bus, sent: list[Any], right: int) -> None:
+    async def send(msg: Msg) -> None:
+        for one in sent:
+            event: Any = Chunk(seq=one) if isinstance(one, int) else Done(finish_reason="stop", chunks=int(one[4:]))
+            await msg.respond(msgspec.json.encode(event))
+
+    await bus.subscribe("hasten.v1.tell.*", send)
+    events = await read(await ask(bus))
+    assert (events[-1].code, events[-1].tokens_sent) == ("incomplete", right)
+    assert chunks(events) == list(range(right))
+
+
+async def test_a_failure_counts_what_was_read_and_not_what_was_sent(bus: Bus) -> None:
+    async def send(msg: Msg) -> None:
+        for event in (Chunk(seq=0), Failure(code="upstream", tokens_sent=7)):
+            await msg.respond(msgspec.json.encode(event))
+
+    await bus.subscribe("hasten.v1.tell.*", send)
+    assert (await read(await ask(bus)))[-1] == Failure(code="upstream", tokens_sent=1)
+
+
+async def test_nobody_there_is_said_at_once(bus: Bus) -> None:
+    events = await read(await ask(bus))
+    assert [event.code for event in events] == ["unavailable"]
+    assert bus.outstanding == 0
+
+
+async def test_the_deadline_ends_a_stream_on_both_sides(bus: Bus, company: Company) -> None:
+    sender = Sender()
+    await company.hear(TELL, sender.for_ever)
+    events = await read(await ask(bus, deadline_ms=now_ms() + 300))
+    assert events[-1].code == "deadline"
+    assert events[-1].tokens_sent == len(chunks(events)) > 0
+    await asyncio.wait_for(sender.stopped.wait(), 20)
+    assert bus.outstanding == 0
+
+
+@pytest.mark.parametrize("how", ["for_ever", "silent"])
+async def test_leaving_a_stream_stops_its_sender(bus: Bus, company: Company, how: str) -> None:
+    sender = Sender()
+    service = await company.hear(TELL, getattr(sender, how))
+    async with await ask(bus):
+        await sender.begun.wait()
+    await asyncio.wait_for(sender.stopped.wait(), 20)
+    await until(lambda: service.active == 0)
+    assert bus.outstanding == 0
+
+
+async def test_a_reader_that_vanishes_without_a_word_stops_its_sender(
+    nats_server: NatsServer, bus: Bus, company: Company
+) -> None:
+    """The server's 503 for a chunk that nobody takes; a plain client neither pings nor cancels."""
+    sender = Sender()
+    service = await company.hear(TELL, sender.for_ever)
+    reader = await Bus.connect(nats_server.url)
+    inbox = reader.client.new_inbox()
+    taken: list[Msg] = []
+
+    async def take(msg: Msg) -> None:
+        taken.append(msg)
+
+    await reader.client.subscribe(inbox, cb=take)
+    await reader.client.publish("hasten.v1.tell.acme", b"{}", reply=inbox)
+    await until(lambda: len(taken) > 5)
+    assert [msgspec.json.decode(msg.data)["type"] for msg in taken[:3]] == ["accepted", "chunk", "chunk"]
+    assert not any(msg.headers for msg in taken), "a reader that is there gets the events and nothing else"
+    await reader.close()
+    await asyncio.wait_for(sender.stopped.wait(), 20)
+    await until(lambda: service.active == 0)
+    assert bus.outstanding == 0
+
+
+async def test_a_silent_sender_learns_from_its_pings_that_the_reader_vanished(
+    nats_server: NatsServer, bus: Bus, company: Company
+) -> None:
+    sender = Sender()
+    await company.hear(TELL, sender.silent)
+    reader = await Bus.connect(nats_server.url)
+    await ask(reader)
+    await sender.begun.wait()
+    await reader.client.close()
+    await asyncio.wait_for(sender.stopped.wait(), 20)
+    await until(lambda: bus.outstanding == 0)
+
+
+async def test_a_cancel_stops_only_that_request_of_that_tenant(bus: Bus, company: Company) -> None:
+    await company.hear(TELL, tell)
+    streams = {
+        (tenant, request_id): await ask(bus, 60, pause_s=0.01, tenant=tenant, request_id=request_id)
+        for tenant in ("acme", "other")
+        for request_id in ("r1", "r2")
+    }
+    await _cancel(bus, "r1", 0.1)
+    await _cancel(bus, "r9")
+    whole = {key: await read(stream) for key, stream in streams.items()}
+    cancelled = whole.pop(("acme", "r1"))
+    assert cancelled[-1].code == "cancelled"
+    assert cancelled[-1].tokens_sent == len(chunks(cancelled)) < 60
+    for events in whole.values():
+        assert isinstance(events[-1], Done)
+        assert chunks(events) == list(range(60))
+
+
+async def test_a_cancel_reaches_a_request_in_the_line(bus: Bus, company: Company) -> None:
+    sender = Sender()
+    service = await company.hear(TELL, sender.silent, limit=1, waiting=5)
+    first = await ask(bus, request_id="first")
+    await sender.begun.wait()
+    second = await ask(bus, request_id="second")
+    await until(lambda: service.active == 2)
+    await _cancel(bus, "second")
+    assert (await read(second))[-1].code == "cancelled"
+    assert len(sender.calls) == 1
+    await first.aclose()
+    await until(lambda: service.active == 0)
+
+
+async def test_the_same_id_twice_is_refused_while_the_first_is_answered(bus: Bus, company: Company) -> None:
+    await company.hear(TELL, tell)
+    first = await ask(bus, 30, pause_s=0.01, request_id="same")
+    second = await read(await ask(bus, request_id="same"))
+    assert [event.code for event in second] == ["bad_request"]
+    assert isinstance((await read(first))[-1], Done)
+    assert isinstance((await read(await ask(bus, request_id="same")))[-1], Done), "later it is free again"
+
+
+async def test_refused_requests_are_not_accepted(bus: Bus, company: Company) -> None:
+    await company.hear(TELL, tell, limit=0)
+    assert [event["type"] for event in await raw_events(bus, b"{}")] == ["failure"]
+    assert [event["type"] for event in await raw_events(bus, b"{")] == ["failure"]
+
+
+async def test_a_chunk_too_large_ends_the_stream(bus: Bus, company: Company) -> None:
+    async def much(_: Tell, call: Call) -> None:
+        await call.send(Chunk(seq=0, text="x"))
+        await call.send(Chunk(seq=1, text="x" * 2_000_000))
+
+    await company.hear(TELL, much)
+    events = await read(await ask(bus))
+    assert (events[-1].code, events[-1].tokens_sent) == ("too_large", 1)
+
+
+async def test_an_end_too_large_to_be_sent_is_not_silence(bus: Bus, company: Company) -> None:
+    async def much(_: Tell, call: Call) -> None:
+        await call.send(Done(finish_reason="x" * 2_000_000))
+
+    await company.hear(TELL, much)
+    assert (await read(await ask(bus)))[-1].code == "too_large"
+
+
+async def test_admission_is_before_accepted(bus: Bus, company: Company) -> None:
+    def admit(body: Tell, _: Call) -> None:
+        if body.count == 1:
+            raise Failed("overloaded", "no", retry_after_ms=5)
+        if body.count == 2:
+            raise ValueError("broken")
+
+    await company.hear(TELL, tell, admit=admit)
+    assert [event.code for event in await read(await ask(bus, 1))] == ["overloaded"]
+    assert [event.code for event in await read(await ask(bus, 2))] == ["internal"]
+    assert isinstance((await read(await ask(bus, 3)))[0], Accepted)
+
+
+async def test_a_request_too_large_raises_and_leaves_nothing(bus: Bus) -> None:
+    topic = msgspec.structs.replace(ECHO, kind="stream", reply=ChatReply)
+    with pytest.raises(Failed, match="too_large"):
+        await bus.stream(topic, Say(text="x" * 2_000_000), tenant="acme")
+    assert bus.outstanding == 0
+
+
+async def test_the_tenant_of_a_subject_without_one_is_in_a_header(bus: Bus, company: Company) -> None:
+    """Two tenants with the same request id on one worker do not disturb each other."""
+    sender = Sender()
+    await company.hear(GENERATE, sender.for_ever, slug="small", worker="w1")
+    streams = [
+        await bus.stream(
+            GENERATE, Generate(messages=[]), slug="small", worker="w1", request_id="same", headers={TENANT: tenant}
+        )
+        for tenant in ("acme", "other")
+    ]
+    await until(lambda: len(sender.calls) == 2)
+    assert [call.tenant for call in sender.calls] == ["acme", "other"]
+    await streams[0].aclose()
+    await asyncio.wait_for(sender.stopped.wait(), 20)
+    for _ in range(20):
+        assert isinstance(await anext(streams[1]), Accepted | Chunk)
+    await streams[1].aclose()
+    with pytest.raises(ValueError, match="tenant"):
+        await bus.stream(GENERATE, Generate(messages=[]), slug="small", worker="w1", headers={TENANT: "a b"})
+
+
+async def test_a_tenant_header_that_is_no_name_is_refused(bus: Bus, company: Company) -> None:
+    await company.hear(GENERATE, Sender().for_ever, slug="small", worker="w1")
+    msg = await bus.client.request("hasten.v1.generate.small.w1", b'{"messages":[]}', headers={TENANT: "A B"})
+    assert msgspec.json.decode(msg.data)["code"] == "bad_request"
+
+
+async def test_streams_left_in_the_middle_leave_nothing(bus: Bus, company: Company) -> None:
+    """c4-16"""
+    service = await company.hear(TELL, tell, limit=300)
+    for _ in range(3):
+        for stream in [await ask(bus, 10_000, pause_s=0.01) for _ in range(100)]:
+            await anext(stream)
+            await stream.aclose()
+    await until(lambda: service.active == 0)
+    assert bus.outstanding == 0
+
+
+async def test_a_reader_that_is_cancelled_leaves_its_stream(bus: Bus, company: Company) -> None:
+    sender = Sender()
+    await company.hear(TELL, sender.silent)
+
+    async def reading() -> None:
+        async with await ask(bus) as stream:
+            await read(stream)
+
+    task = asyncio.create_task(reading())
+    await sender.begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(sender.stopped.wait(), 20)
+    await until(lambda: bus.outstanding == 0)
+
+
+async def test_the_first_chunk_does_not_wait_for_later_ones(bus: Bus, company: Company) -> None:
+    async def slow_end(_: Tell, call: Call) -> None:
+        await call.send(Chunk(seq=0, text="first"))
+        await asyncio.sleep(3)
+        await call.send(Done(finish_reason="stop", chunks=1))
+
+    await company.hear(TELL, slow_end)
+    started = time.monotonic()
+    async with await ask(bus) as stream:
+        async for event in stream:
+            if isinstance(event, Chunk):
+                assert time.monotonic() - started < 2.5
+                return
+    raise AssertionError("no chunk came")
+
+
+async def test_one_request_and_one_stream_share_an_inbox(bus: Bus, company: Company) -> None:
+    async def echo(say: Say, _: Call) -> Said:
+        return Said(text=say.text)
+
+    await company.hear(ECHO, echo)
+    await company.hear(TELL, tell)
+    stream = await ask(bus, 50, pause_s=0.002)
+    replies = [await bus.request(ECHO, Say(text=str(number)), tenant="acme") for number in range(50)]
+    assert [reply.text for reply in replies] == [str(number) for number in range(50)]
+    assert chunks(await read(stream)) == list(range(50))

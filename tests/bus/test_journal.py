@@ -1,0 +1,168 @@
+"""HASTEN_CHANGES against a real server: made once, read in order, and read on after all that can interrupt it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hasten.bus import Bus
+from hasten.freshness import Freshness
+from hasten.journal import Entry, Reader, ensure_stream
+from hasten.messages.change import CHANGE, STREAM, Change
+from hasten.messages.failure import Failed
+from hasten.messages.retrieve import DOCUMENT, Document
+from hasten.nats_server import NatsServer
+
+
+async def change(bus: Bus, key: int) -> int:
+    return await bus.store(CHANGE, Change(table="prices", key=key), source="shop")
+
+
+async def until(condition: Any, timeout_s: float = 20) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_many_processes_make_the_stream_at_once_and_sources_are_added(nats_server: NatsServer, bus: Bus) -> None:
+    others = [await Bus.connect(nats_server.url) for _ in range(3)]
+    await asyncio.gather(*(ensure_stream(one) for one in (bus, *others)))
+    await ensure_stream(bus, ["shop.>"])
+    await ensure_stream(others[0])
+    config = (await bus.js.stream_info(STREAM)).config
+    assert set(config.subjects or []) == {"hasten.v1.change.>", "hasten.v1.document.>", "shop.>"}
+    assert await bus.store_raw("shop.public.prices", b"{}") == 1
+    for other in others:
+        await other.close()
+
+
+async def test_changes_and_documents_share_one_sequence(bus: Bus) -> None:
+    await ensure_stream(bus)
+    first = await change(bus, 1)
+    second = await bus.store(DOCUMENT, Document(id="d1", text="x"), tenant="acme", collection="help")
+    assert (first, second) == (1, 2)
+
+
+async def test_a_reader_gets_the_past_and_then_what_comes(bus: Bus) -> None:
+    await ensure_stream(bus)
+    seen: list[int] = []
+
+    def apply(entry: Entry) -> None:
+        seen.append(entry.sequence)
+
+    for key in range(50):
+        await change(bus, key)
+    reader = Reader(bus, apply, start=11)
+    await reader.start()
+    assert seen == list(range(11, 51))
+    await change(bus, 99)
+    await until(lambda: reader.applied == 51)
+    await reader.close()
+    await change(bus, 100)
+    await asyncio.sleep(0.2)
+    assert seen == list(range(11, 52))
+
+
+async def test_a_reader_whose_consumer_disappears_goes_on_without_a_gap(bus: Bus) -> None:
+    await ensure_stream(bus)
+    seen: list[int] = []
+    reader = Reader(bus, lambda entry: seen.append(entry.sequence))
+    await reader.start()
+    await change(bus, 1)
+    await until(lambda: seen == [1])
+    await bus.js.delete_consumer(STREAM, reader._consumer)
+    for key in range(2, 12):
+        await change(bus, key)
+    await until(lambda: len(seen) == 11)
+    assert seen == list(range(1, 12))
+    assert reader.resets == 1
+    await reader.close()
+
+
+async def test_one_message_that_cannot_be_applied_does_not_stop_the_rest(bus: Bus) -> None:
+    await ensure_stream(bus)
+    seen: list[int] = []
+
+    def apply(entry: Entry) -> None:
+        if entry.sequence == 2:
+            raise ValueError("a canary that must not be logged")
+        seen.append(entry.sequence)
+
+    reader = Reader(bus, apply)
+    await reader.start()
+    for key in range(3):
+        await change(bus, key)
+    await until(lambda: reader.applied == 3)
+    assert seen == [1, 3]
+    await reader.close()
+
+
+async def test_a_reader_reads_on_after_the_server_was_killed(tmp_path: Path) -> None:
+    server = await NatsServer(tmp_path).start()
+    bus = await Bus.connect(server.url)
+    await ensure_stream(bus)
+    seen: list[int] = []
+    reader = Reader(bus, lambda entry: seen.append(entry.sequence))
+    await reader.start()
+    await change(bus, 1)
+    await until(lambda: seen == [1])
+    await server.stop(kill=True)
+    confirmed = reader.confirmed_at
+    await asyncio.sleep(0.6)
+    assert reader.confirmed_at <= confirmed + 0.3
+    again = await NatsServer(tmp_path, port=server.port).start()
+    await until(lambda: bus.connected)
+    await change(bus, 2)
+    await until(lambda: seen == [1, 2])
+    await until(lambda: reader.confirmed_at > confirmed + 0.3)
+    await reader.close()
+    await bus.close()
+    await again.stop()
+
+
+async def test_a_replica_without_nats_loses_its_lease(tmp_path: Path) -> None:
+    server = await NatsServer(tmp_path).start()
+    bus = await Bus.connect(server.url)
+    freshness = Freshness(bus, lease_s=0.5)
+    await freshness.start()
+    assert freshness.fresh("acme", ["prices:7"], 0)
+    await server.stop(kill=True)
+    await until(lambda: not freshness.leased)
+    assert not freshness.fresh("acme", ["prices:7"], 0)
+    await freshness.close()
+    await bus.close()
+
+
+async def test_what_was_read_before_the_streams_beginning_is_not_fresh(bus: Bus) -> None:
+    await ensure_stream(bus)
+    for key in range(10):
+        await change(bus, key)
+    await bus.js.purge_stream(STREAM, seq=6)
+    freshness = Freshness(bus)
+    await freshness.start()
+    assert not freshness.fresh("acme", ["other:1"], 4)
+    assert freshness.fresh("acme", ["other:1"], 5)
+    await freshness.close()
+
+
+async def test_an_emptied_stream_is_known_to_its_end(bus: Bus) -> None:
+    await ensure_stream(bus)
+    for key in range(4):
+        await change(bus, key)
+    await bus.js.purge_stream(STREAM)
+    freshness = Freshness(bus)
+    await freshness.start()
+    assert freshness.applied == 4
+    assert not freshness.fresh("acme", [], 3)
+    assert freshness.fresh("acme", [], 4)
+    await freshness.close()
+
+
+async def test_jetstream_that_is_switched_off_is_one_sentence(tmp_path: Path) -> None:
+    server = await NatsServer(tmp_path, config="accounts { A { users: [ {user: a, password: b} ] } }").start()
+    bus = await Bus.connect(f"nats://a:b@127.0.0.1:{server.port}")
+    with pytest.raises(Failed, match=STREAM):
+        await ensure_stream(bus)
+    await bus.close()
+    await server.stop()

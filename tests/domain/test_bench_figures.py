@@ -1,0 +1,55 @@
+"""The benchmark's arithmetic."""
+
+import pytest
+
+from hasten.bench.figures import Measured, figure, figures, percentile
+
+
+def test_percentiles_are_values_that_were_measured() -> None:
+    values = [5.0, 1.0, 3.0, 2.0, 4.0]
+    assert percentile(values, 0.5) == 3.0
+    assert percentile(values, 0.99) == 5.0
+    assert percentile([7.0], 0.99) == 7.0
+
+
+def test_a_budget_is_met_only_if_both_of_its_limits_are() -> None:
+    values = [1.0] * 98 + [9.0, 9.0]
+    assert figure("x", values, p50=1.0, p99=9.0).met is True
+    assert figure("x", values, p50=1.0, p99=8.0).met is False
+    assert figure("x", values, p50=0.5).met is False
+    assert figure("x", values).met is None
+
+
+def test_a_ratio_is_of_medians() -> None:
+    row = figure("x", [3.0, 3.0, 90.0], baseline=("bare NATS", [0.5, 0.5, 8.0]))
+    assert (row.ratio, row.baseline, row.baseline_ms) == (6.0, "bare NATS", 0.5)
+
+
+@pytest.mark.parametrize(("exact", "met"), [(1.4, True), (1.6, False)])
+def test_exact_hits_are_judged_by_the_bare_round_trips_of_the_same_run(exact: float, met: bool) -> None:
+    seen = Measured(bare=[0.5] * 10, embed=[8.0], exact_first=[exact] * 10, exact_whole=[2.0] * 10, route=[1.0])
+    rows = {row.what: row for row in figures(seen)}
+    assert rows["exact hit, publish to first chunk"].met is met
+    assert rows["whole cached answer"].met is True
+
+
+def test_hits_by_meaning_and_misses_are_judged_by_the_embedding() -> None:
+    seen = Measured(
+        entries=10_000,
+        bare=[0.5],
+        embed=[8.0],
+        semantic=[12.9],
+        lookup=[2.6],
+        engine=[300.0],
+        overhead=[15.1],
+        route=[1.4],
+    )
+    rows = {row.what.strip(): row.met for row in figures(seen)}
+    assert rows["semantic hit at 10,000 entries"] is True
+    assert rows["of which the lookup"] is False
+    assert rows["miss, added to it"] is False
+    assert rows["route, given the vector"] is True
+
+
+def test_what_was_not_measured_has_no_row() -> None:
+    assert "miss, added to it" not in [row.what for row in figures(Measured(bare=[1.0], embed=[1.0], route=[1.0]))]

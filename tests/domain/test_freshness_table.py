@@ -1,0 +1,56 @@
+"""The tag table: exact about what it knows, and never fresher than what it has forgotten."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hasten.changes import ALL, EVERYBODY, expanded
+from hasten.freshness import TagTable
+
+
+def test_a_change_makes_older_answers_stale_and_newer_ones_not() -> None:
+    table = TagTable()
+    table.change("a", "prices:7", 5)
+    assert not table.fresh("a", ["prices:7"], 4)
+    assert table.fresh("a", ["prices:7"], 5)
+    assert table.fresh("a", ["prices:8"], 4)
+    assert table.fresh("b", ["prices:7"], 4), "another tenant's change"
+
+
+def test_a_whole_table_and_everything_reach_every_row() -> None:
+    table = TagTable()
+    table.change(EVERYBODY, "prices", 5)
+    assert not table.fresh("a", ["prices:7"], 4)
+    assert table.fresh("a", ["pricesx:7", "x"], 4)
+    table.change("a", ALL, 9)
+    assert not table.fresh("a", [], 8)
+    assert table.fresh("b", [], 8)
+
+
+def test_what_was_forgotten_is_not_fresh() -> None:
+    table = TagTable(limit=2)
+    for sequence, tag in enumerate(["a", "b", "c"], start=1):
+        table.change("t", tag, sequence)
+    assert table.floor == 1
+    assert not table.fresh("t", ["untouched"], 0)
+    assert table.fresh("t", ["untouched"], 1)
+
+
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["a", "b", EVERYBODY]), st.sampled_from(["p:1", "p:2", "p", "q", "p:*", ALL])),
+    max_size=40,
+)
+
+
+@given(CHANGES, st.integers(1, 5), st.integers(0, 40), st.lists(st.sampled_from(["p:1", "p:2", "p", "q"])))
+def test_a_bounded_table_never_calls_fresh_what_a_full_one_calls_stale(
+    changes: list[tuple[str, str]], limit: int, read_seq: int, tags: list[str]
+) -> None:
+    bounded, last = TagTable(limit), {("", ""): 0}
+    for sequence, (tenant, tag) in enumerate(changes, start=1):
+        bounded.change(tenant, tag, sequence)
+        last[tenant, tag] = sequence
+    heeded = [(tenant, tag) for tenant in ("a", EVERYBODY) for tag in (*expanded(tags), ALL)]
+    truth = all(last.get(key, 0) <= read_seq for key in heeded)
+    assert truth or not bounded.fresh("a", tags, read_seq)
+    if limit == 5 and len(changes) <= 5:
+        assert bounded.fresh("a", tags, read_seq) == truth

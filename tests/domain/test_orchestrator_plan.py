@@ -1,0 +1,155 @@
+"""What a request may do, case by case."""
+
+import pytest
+
+from hasten.fingerprint import fingerprint
+from hasten.messages.cache import Answer
+from hasten.messages.chat import ChatRequest, parse_chat
+from hasten.messages.failure import Failed
+from hasten.orchestrator.domain import plan_of, retrieval_query, storable
+
+
+def request(**fields: object) -> ChatRequest:
+    return parse_chat({"messages": [{"role": "user", "content": "Explain tides"}], **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "exact", "semantic", "share", "store"),
+    [
+        ({}, True, True, True, True),
+        ({"temperature": 0}, True, True, True, True),
+        ({"temperature": 0.7}, False, False, False, False),
+        ({"temperature": 0.7, "cache": {"mode": "exact"}}, True, False, True, True),
+        ({"cache": {"mode": "exact"}}, True, False, True, True),
+        ({"cache": {"mode": "off"}}, False, False, False, False),
+        ({"cache": {"mode": "refresh"}}, False, False, False, True),
+        ({"cache": {"store": False}}, True, True, True, False),
+    ],
+)
+def test_policy_decides_what_is_read_shared_and_stored(
+    fields: dict[str, object], exact: bool, semantic: bool, share: bool, store: bool
+) -> None:
+    plan = plan_of(request(**fields))
+    assert (plan.read_exact, plan.read_semantic, plan.share, plan.store) == (exact, semantic, share, store)
+
+
+def test_agent_turns_are_never_looked_up_by_meaning() -> None:
+    turns = [
+        {"role": "user", "content": "list files in /srv/a"},
+        {"role": "assistant", "content": "a.txt b.txt"},
+        {"role": "user", "content": "now delete b.txt"},
+    ]
+    tool = {"role": "tool", "tool_call_id": "c1", "content": "deleted"}
+    for messages in (turns, [*turns, tool], [turns[0], tool]):
+        assert not plan_of(parse_chat({"messages": messages})).read_semantic
+    keys = {fingerprint(parse_chat({"messages": turns[:count]})).key for count in (1, 2, 3)}
+    assert len(keys) == 3
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"max_tokens": 900},
+        {"stop": ["\n"]},
+        {"temperature": 0},
+        {"top_p": 0.5},
+        {"seed": 1},
+        {"tool_choice": "none"},
+        {"presence_penalty": 1.0},
+        {"num_ctx": 1024},
+        {"response_format": {"type": "json_object"}},
+        {"model": "other"},
+        {"knowledge": ["faq"]},
+        {"filter": {"lang": "en"}},
+        {"tools": [{"type": "function", "function": {"name": "f"}}]},
+        {"messages": [{"role": "user", "content": "Explain tides", "ts": 1}]},
+        {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Explain tides"}]},
+        {"cache": {"scope": "user"}, "user": "u9"},
+    ],
+)
+def test_every_field_that_can_change_the_answer_is_in_key_and_partition(other: dict[str, object]) -> None:
+    plain, changed = fingerprint(request()), fingerprint(request(**other))
+    assert plain.key != changed.key
+    turn_changed = "messages" in other and len(other["messages"]) == 1  # type: ignore[arg-type]
+    assert turn_changed or plain.partition != changed.partition
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        {"stream": True, "stream_options": {"include_usage": True}},
+        {"deadline_ms": 5},
+        {"metadata": {"k": "v"}, "store": False},
+        {"user": "u1"},
+        {"cache": {"tags": ["a"]}},
+        {"top_p": None},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "Explain tides"}]}]},
+    ],
+)
+def test_what_cannot_change_the_answer_is_not(same: dict[str, object]) -> None:
+    assert fingerprint(request()) == fingerprint(request(**same))
+
+
+def test_developer_and_system_are_one_role_and_their_place_counts() -> None:
+    def key(*messages: dict[str, str]) -> str:
+        return fingerprint(parse_chat({"messages": list(messages)})).key
+
+    hi, metric = {"role": "user", "content": "hi"}, "Use metric units."
+    developer, system = {"role": "developer", "content": metric}, {"role": "system", "content": metric}
+    assert key(developer, hi) == key(system, hi)
+    assert key(hi, developer) != key(developer, hi)
+
+
+def test_two_choices_are_refused_by_name() -> None:
+    with pytest.raises(Failed) as refused:
+        plan_of(request(n=2))
+    assert refused.value.failure.param == "n"
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({}, "messages"),
+        ({"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}, "max_tokens"),
+        ({"messages": [{"role": "user", "content": "x"}], "temperature": 3}, "temperature"),
+        ({"messages": [{"role": "user", "content": "x"}], "top_p": "high"}, "top_p"),
+        ({"messages": [{"role": "user", "content": "x"}], "cache": {"scope": "user"}}, "user"),
+        ({"messages": [{"role": "nobody", "content": "x"}]}, "messages"),
+    ],
+)
+def test_bad_requests_name_the_field(body: dict[str, object], param: str) -> None:
+    with pytest.raises(Failed) as refused:
+        parse_chat(body)
+    assert (refused.value.failure.code, refused.value.failure.param) == ("bad_request", param)
+
+
+def test_the_newer_name_of_the_token_limit_wins() -> None:
+    assert request(max_tokens=40, max_completion_tokens=2).max_tokens == 2
+
+
+def test_a_short_follow_up_is_searched_with_the_turn_before_it() -> None:
+    turns = [
+        {"role": "user", "content": "What does a filter swap cost for the Orka dishwasher?"},
+        {"role": "assistant", "content": "It costs 40 euros."},
+        {"role": "user", "content": "And a new pump?"},
+    ]
+    request_ = parse_chat({"messages": turns, "knowledge": ["help"]})
+    query = retrieval_query(request_.messages)
+    assert "Orka" in query
+    assert query.endswith("And a new pump?")
+    assert not plan_of(request_).read_semantic
+
+
+@pytest.mark.parametrize(
+    ("answer", "whole"),
+    [
+        (Answer(text="Tides rise."), True),
+        (Answer(text="Tides", finish_reason="length"), False),
+        (Answer(text="Tides", finish_reason="content_filter"), False),
+        (Answer(text="  "), False),
+        (Answer(text="x", tool_calls=[{"index": 0}]), False),
+    ],
+)
+def test_only_whole_answers_are_stored(answer: Answer, whole: bool) -> None:
+    assert storable(answer) is whole

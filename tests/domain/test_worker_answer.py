@@ -1,0 +1,137 @@
+"""What a streamed answer and a refusal mean."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+
+from hasten.worker.engines.answer import Answer
+from hasten.worker.engines.engine import EngineError
+from hasten.worker.engines.refusal import LONGEST_RETRY_MS, refusal, retry_after_ms
+
+
+def _choice(finish_reason: str | None = None, **delta: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+
+
+def test_deltas_usage_and_finish_come_out() -> None:
+    answer = Answer()
+    assert answer.take(_choice(role="assistant", content=None)) == []
+    assert [delta.reasoning for delta in answer.take(_choice(reasoning_content="hm"))] == ["hm"]
+    assert [delta.text for delta in answer.take(_choice(content="Hi", role=""))] == ["Hi"]
+    assert answer.take(_choice("stop")) == []
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 8}}
+    assert answer.take({"choices": [], "usage": usage}) == []
+    end = answer.end()
+    assert (end.finish_reason, end.usage.prompt_tokens, end.usage.cached_tokens) == ("stop", 9, 8)
+
+
+def test_tool_calls_are_an_answer() -> None:
+    answer = Answer()
+    (delta,) = answer.take(_choice(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}]))
+    assert delta.tool_calls == [{"index": 0, "function": {"arguments": "{}"}}]
+    answer.take(_choice("tool_calls"))
+    assert answer.end().finish_reason == "tool_calls"
+
+
+def test_a_whole_message_counts_as_one_delta() -> None:
+    answer = Answer()
+    (delta,) = answer.take({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]})
+    assert delta.text == "Hi"
+    assert answer.end().finish_reason == "stop"
+
+
+def test_other_choices_are_not_mixed_in() -> None:
+    answer = Answer()
+    assert answer.take({"choices": [{"index": 1, "delta": {"content": "B"}, "finish_reason": "stop"}]}) == []
+    with pytest.raises(EngineError):
+        answer.end()
+
+
+@pytest.mark.parametrize("said", [[], [_choice(content="Half an ans")]])
+def test_an_end_without_a_finish_reason_is_incomplete(said: list[dict[str, Any]]) -> None:
+    answer = Answer()
+    for plain in said:
+        answer.take(plain)
+    with pytest.raises(EngineError) as caught:
+        answer.end()
+    assert caught.value.code == "incomplete"
+
+
+def test_a_stop_without_a_word_is_incomplete_but_a_length_is_not() -> None:
+    answer = Answer()
+    answer.take(_choice("stop", content=""))
+    with pytest.raises(EngineError) as caught:
+        answer.end()
+    assert caught.value.code == "incomplete"
+    answer = Answer()
+    answer.take(_choice("length", reasoning_content="still thinking"))
+    assert answer.end().finish_reason == "length"
+    answer = Answer(may_be_empty=True)
+    answer.take(_choice("stop"))
+    assert answer.end().finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ({"message": "overloaded_error"}, "upstream"),
+        ("plain text", "upstream"),
+        ({"code": 400, "type": "BadRequestError"}, "bad_request"),
+        ({"code": 400, "type": "exceed_context_size_error", "n_prompt_tokens": 9, "n_ctx": 8}, "context_overflow"),
+        ({"code": "context_length_exceeded"}, "context_overflow"),
+        ({"code": 429}, "overloaded"),
+        ({"code": "rate_limit", "type": None}, "upstream"),
+    ],
+)
+def test_an_error_in_the_stream_ends_the_answer(error: Any, code: str) -> None:
+    with pytest.raises(EngineError) as caught:
+        Answer().take({"error": error})
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, "bad_request"),
+        (422, "bad_request"),
+        (413, "too_large"),
+        (429, "overloaded"),
+        (401, "upstream"),
+        (404, "upstream"),
+        (500, "upstream"),
+        (503, "upstream"),
+        (301, "upstream"),
+    ],
+)
+def test_a_status_says_whose_fault_it_is(status: int, code: str) -> None:
+    assert refusal({}, status).code == code
+
+
+def test_a_refusal_repeats_no_word_that_could_be_a_secret() -> None:
+    error = {
+        "message": "Incorrect API key provided: sk-test-9f3a, prompt was 'My IBAN'",
+        "type": "sk-test-9f3a",
+        "code": "invalid_api_key",
+        "param": "sk-test-9f3a",
+    }
+    made = refusal(error, 400)
+    assert "sk-" not in str(made)
+    assert "IBAN" not in str(made)
+    assert "invalid_api_key" in made.detail
+    assert made.param is None
+    assert refusal({"param": "temperature"}, 400).param == "temperature"
+
+
+def test_when_to_come_back() -> None:
+    assert retry_after_ms({"retry-after": "7"}) == 7000
+    assert retry_after_ms({"retry-after": "0.5"}) == 500
+    assert retry_after_ms({"retry-after-ms": "120", "retry-after": "7"}) == 120
+    assert retry_after_ms({"retry-after": "99999999"}) == LONGEST_RETRY_MS
+    assert retry_after_ms({}) is None
+    assert retry_after_ms({"retry-after": "soon"}) is None
+    later = retry_after_ms({"retry-after": format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)})
+    assert later is not None
+    assert 20_000 < later <= 30_000
+    assert retry_after_ms({"retry-after": format_datetime(datetime(2001, 1, 1, tzinfo=UTC), usegmt=True)}) == 0

@@ -1,0 +1,132 @@
+"""Scripted peers for tests of one service: each stage answers what the test says, after the time the test says."""
+
+import asyncio
+from typing import Any
+
+from hasten.bus import Bus
+from hasten.chunks import split_text
+from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT, CacheHit, CacheLookup, CacheMiss, CachePut, Stored
+from hasten.messages.chat import Chunk, Done, Usage
+from hasten.messages.compress import COMPRESS, Compress, Compressed
+from hasten.messages.embed import EMBED, Embed, Embedded
+from hasten.messages.generate import GENERATE, Generate
+from hasten.messages.retrieve import RETRIEVE, Passage, Retrieve, Retrieved
+from hasten.messages.route import ROUTE, Route, Routed
+from hasten.service import Call, Service
+
+ANSWER = "The tide rises twice a day."
+PASSAGE = Passage(id="sea/tides#0", collection="sea", document="tides", text=ANSWER, tags=["document:sea/tides"])
+
+
+class Scripted:
+    """All stages but the orchestrator, as services on a bus; `log` holds (stage, "began" | "ended") in order.
+
+    `delays` maps a stage to seconds. `workers` names the generators; `broken[worker]` is called with the call before
+    the worker's n-th chunk and may raise or wait.
+    """
+
+    def __init__(self, bus: Bus, *, workers: tuple[str, ...] = ("w1", "w2")) -> None:
+        self.bus, self.workers = bus, workers
+        self.log: list[tuple[str, str]] = []
+        self.delays: dict[str, float] = {}
+        self.exact: CacheHit | None = None
+        self.semantic: CacheHit | None = None
+        self.entries: dict[str, CachePut] = {}
+        self.puts: list[CachePut] = []
+        self.routes: list[Route] = []
+        self.generated: list[tuple[str, Generate]] = []
+        self.cancelled: list[str] = []
+        self.passages: list[Passage] = []
+        self.read_seq = 0
+        self.answer = ANSWER
+        self.finish_reason = "stop"
+        self.chunk_delay_s = 0.0
+        self.broken: dict[str, Any] = {}
+        self.service = Service(bus, "scripted", "Scripted peers")
+        for topic, handler in (
+            (EMBED, self._embed),
+            (CACHE_LOOKUP, self._lookup),
+            (CACHE_PUT, self._put),
+            (RETRIEVE, self._retrieve),
+            (ROUTE, self._route),
+            (COMPRESS, self._compress),
+        ):
+            self.service.answer(topic, handler, limit=500)
+        self.worker_services = {name: self._worker(name) for name in workers}
+
+    def _worker(self, name: str) -> Service:
+        service = Service(self.bus, f"worker-{name}", "A scripted worker")
+
+        async def generate(request: Generate, call: Call) -> None:
+            await self._generate(name, request, call)
+
+        service.answer(GENERATE, generate, limit=500, slug="m", worker=name)
+        return service
+
+    async def start(self) -> None:
+        for service in (self.service, *self.worker_services.values()):
+            await service.start()
+
+    async def close(self) -> None:
+        for service in (self.service, *self.worker_services.values()):
+            await service.close()
+
+    async def _stage(self, name: str) -> None:
+        self.log.append((name, "began"))
+        try:
+            await asyncio.sleep(self.delays.get(name, 0))
+        finally:
+            self.log.append((name, "ended"))
+
+    async def _embed(self, request: Embed, _: Call) -> Embedded:
+        await self._stage("embed")
+        return Embedded(vectors=[b"\0\0\x80\x3f"] * len(request.texts), dim=1, model="scripted")
+
+    async def _lookup(self, request: CacheLookup, call: Call) -> CacheHit | CacheMiss:
+        stage = "semantic" if request.vector else "exact"
+        await self._stage(stage)
+        stored = self.entries.get(call.tenant + request.key)
+        if stage == "exact" and stored is not None:
+            return CacheHit(
+                kind="exact", entry_id="e1", answer=stored.answer, tags=stored.tags, read_seq=stored.read_seq
+            )
+        hit = self.semantic if stage == "semantic" else self.exact
+        return hit or CacheMiss(reason="absent")
+
+    async def _put(self, request: CachePut, call: Call) -> Stored:
+        await self._stage("put")
+        self.puts.append(request)
+        self.entries[call.tenant + request.key] = request
+        return Stored(entry_id="e1")
+
+    async def _retrieve(self, _: Retrieve, __: Call) -> Retrieved:
+        read_seq = self.read_seq
+        await self._stage("retrieve")
+        return Retrieved(passages=self.passages, read_seq=read_seq)
+
+    async def _route(self, request: Route, _: Call) -> Routed:
+        await self._stage("route")
+        self.routes.append(request)
+        worker = next(name for name in self.workers if name not in request.exclude)
+        return Routed(model="m", slug="m", worker=worker, reason="scripted", continues=True)
+
+    async def _compress(self, request: Compress, _: Call) -> Compressed:
+        await self._stage("compress")
+        return Compressed(
+            messages=request.messages, tokens_before=10, tokens_after=5, used=[one.id for one in request.passages]
+        )
+
+    async def _generate(self, name: str, request: Generate, call: Call) -> None:
+        self.generated.append((name, request))
+        try:
+            pieces = split_text(self.answer[len(request.continues) :])
+            for seq, piece in enumerate(pieces):
+                if name in self.broken:
+                    await self.broken[name](seq, call)
+                await asyncio.sleep(self.chunk_delay_s)
+                await call.send(Chunk(seq=seq, text=piece))
+            usage = Usage(prompt_tokens=5, completion_tokens=len(pieces))
+            await call.send(Done(finish_reason=self.finish_reason, usage=usage, model="m", chunks=len(pieces)))
+        except asyncio.CancelledError:
+            self.cancelled.append(name)
+            raise

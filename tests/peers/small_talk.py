@@ -1,0 +1,111 @@
+"""Conversations made up for the bus's own tests: a request, a stream and an event that belong to no service."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from hasten.bus import Bus
+from hasten.messages.chat import ChatReply, Chunk, Done
+from hasten.messages.failure import Failure
+from hasten.service import Admit, Call, Service
+from hasten.topics import Body, Reply, Topic
+
+
+class Say(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """Asks for an echo of `text`, after `wait_s`."""
+
+    text: str = ""
+    wait_s: float = 0.0
+    extra: Any = None
+
+
+class Said(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """The echo, and which replica said it."""
+
+    text: str = ""
+    by: str = ""
+
+
+class Tell(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """Asks for `count` chunks, `pause_s` apart."""
+
+    count: int = 3
+    pause_s: float = 0.0
+
+
+class Tick(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """An event."""
+
+    number: int = 0
+
+
+ECHO = Topic(name="echo", template="hasten.v1.echo.{tenant}", request=Say, reply=Said | Failure, queue="echo")
+TELL = Topic(
+    name="tell", template="hasten.v1.tell.{tenant}", request=Tell, reply=ChatReply, kind="stream", queue="teller"
+)
+TICK = Topic(name="tick", template="hasten.v1.tick.{tenant}", request=Tick, kind="event")
+
+
+async def echo(say: Say, call: Call) -> Said:
+    """Answers with the text, when the time has come."""
+    if say.wait_s:
+        await asyncio.sleep(say.wait_s)
+    return Said(text=say.text)
+
+
+async def tell(body: Tell, call: Call) -> None:
+    """Sends the chunks `0`, `1`, … and Done."""
+    for seq in range(body.count):
+        await call.send(Chunk(seq=seq, text=f"{seq} "))
+        await asyncio.sleep(body.pause_s)
+    await call.send(Done(finish_reason="stop", chunks=body.count))
+
+
+Handler = Callable[[Any, Call], Awaitable[Any]]
+
+
+class Company:
+    """Services that a test starts on its buses, and that end with it."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._services: list[Service] = []
+
+    async def hear(
+        self,
+        topic: Topic,
+        handler: Handler,
+        *,
+        bus: Bus | None = None,
+        limit: int = 64,
+        waiting: int = 0,
+        report: Callable[[], dict[str, Any]] | None = None,
+        admit: Admit | None = None,
+        **tokens: str,
+    ) -> Service:
+        """Starts a service that answers one topic."""
+        service = Service(bus or self._bus, f"test-{topic.name}", "Made up for a test.", report=report)
+        service.answer(topic, handler, limit=limit, waiting=waiting, admit=admit, **tokens)
+        await service.start()
+        self._services.append(service)
+        return service
+
+    async def listen(self, topic: Topic, handler: Callable[[Any, dict[str, str]], None], **tokens: str) -> Service:
+        """Starts a service that listens to an event."""
+        service = Service(self._bus, f"test-{topic.name}", "Made up for a test.")
+        service.listen(topic, handler, **tokens)
+        await service.start()
+        self._services.append(service)
+        return service
+
+    async def leave(self) -> None:
+        """Closes every service."""
+        for service in self._services:
+            await service.close()
+
+
+async def until(condition: Callable[[], Any], timeout_s: float = 20.0) -> None:
+    """Returns when the condition holds; raises TimeoutError otherwise."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.005)

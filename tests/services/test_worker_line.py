@@ -1,0 +1,70 @@
+"""The line before an engine never loses or doubles a slot, whatever is cancelled when."""
+
+import asyncio
+import random
+
+from hasten.worker.line import Line
+
+
+async def _hold(line: Line, seen: list[str], name: str, release: asyncio.Event, priority: int = 0) -> None:
+    async with line.place(10, priority):
+        seen.append(name)
+        await release.wait()
+
+
+async def test_priority_first_then_arrival() -> None:
+    line, seen, release = Line(1), [], asyncio.Event()  # type: tuple[Line, list[str], asyncio.Event]
+    tasks = []
+    for name, priority in (("first", 0), ("low", -1), ("a", 0), ("b", 0), ("high", 1)):
+        tasks.append(asyncio.create_task(_hold(line, seen, name, release, priority)))
+        await asyncio.sleep(0)
+    assert (line.active, line.queued, line.queued_tokens) == (1, 4, 40)
+    assert line.ahead(0) == 3
+    release.set()
+    await asyncio.gather(*tasks)
+    assert seen == ["first", "high", "a", "b", "low"]
+    assert (line.active, line.queued) == (0, 0)
+
+
+async def test_one_that_is_cancelled_in_the_line_is_never_served() -> None:
+    line, seen, release = Line(1), [], asyncio.Event()  # type: tuple[Line, list[str], asyncio.Event]
+    holder = asyncio.create_task(_hold(line, seen, "first", release))
+    await asyncio.sleep(0)
+    waiting = [asyncio.create_task(_hold(line, seen, name, release)) for name in "abc"]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    release.set()
+    await asyncio.gather(holder, *waiting, return_exceptions=True)
+    assert seen == ["first", "b", "c"]
+    assert (line.active, line.queued) == (0, 0)
+
+
+async def test_slots_survive_random_cancelling() -> None:
+    line, chance = Line(3), random.Random(7)
+    running = most = 0
+
+    async def work() -> None:
+        nonlocal running, most
+        async with line.place(1, chance.randrange(3)):
+            running += 1
+            most = max(most, running)
+            try:
+                for _ in range(chance.randrange(4)):
+                    await asyncio.sleep(0)
+            finally:
+                running -= 1
+
+    tasks = []
+    for _ in range(2000):
+        tasks.append(asyncio.create_task(work()))
+        if chance.random() < 0.5:
+            victim = chance.choice(tasks)
+            victim.cancel()
+            if chance.random() < 0.3:
+                victim.cancel()
+        if chance.random() < 0.3:
+            await asyncio.sleep(0)
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert most == 3
+    assert (line.active, line.queued) == (0, 0)
+    await asyncio.wait_for(work(), 5)
