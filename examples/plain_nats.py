@@ -5,14 +5,24 @@ import json
 import sys
 
 import nats
+import nats.errors
+
+
+async def silent(_: Exception) -> None:
+    """Instead of the traceback that nats-py logs."""
 
 
 async def main(url: str) -> None:
-    client = await nats.connect(url)
+    try:
+        client = await nats.connect(url, allow_reconnect=False, connect_timeout=2, error_cb=silent)
+    except (OSError, TimeoutError, nats.errors.Error):
+        sys.exit("no NATS server answers there")
     replies = await client.subscribe(inbox := client.new_inbox())
     question = {"messages": [{"role": "user", "content": "Say hello."}]}
     await client.publish("hasten.v1.chat.acme", json.dumps(question).encode(), reply=inbox)
     async for message in replies.messages:
+        if not message.data:
+            sys.exit("NATS is there, but no orchestrator listens (status 503)")
         event = json.loads(message.data)
         print(event.get("text", ""), end="", flush=True)
         if event["type"] in ("done", "failure"):

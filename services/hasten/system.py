@@ -13,13 +13,15 @@ import msgspec
 from hasten import address
 from hasten.bus import Bus
 from hasten.embedder.settings import Settings as EmbedderSettings
+from hasten.gateway.server import check_free
+from hasten.gateway.settings import Settings as GatewaySettings
 from hasten.journal import ensure_stream
 from hasten.keys import ensure_key
 from hasten.models import EngineConfig, Model, model_table
 from hasten.nats_server import NatsServer, ServerMissing, free_port
 from hasten.prepare import Say, prepare
 from hasten.run import host_port
-from hasten.runtime import Runtime, whole_system
+from hasten.runtime import Runtime, check_sections, whole_system
 from hasten.settings import SettingsError, read_config, settings
 
 NATS_PORT = 4222
@@ -62,6 +64,7 @@ async def system(wanted: Wanted, say: Say) -> AsyncIterator[System]:
         host_port(wanted.http, "--http")
     config = await configuration(wanted)
     with _owned(wanted.data):
+        check_free(settings(GatewaySettings, "gateway", config, http=wanted.http).http)
         embedder = settings(EmbedderSettings, "embedder", config)
         await prepare(wanted.data, model_table(config), embedder.model, say)
         async with _nats(wanted, say) as url, _connected(url) as bus:
@@ -87,6 +90,8 @@ async def _nats(wanted: Wanted, say: Say) -> AsyncIterator[str]:
         yield wanted.nats
         return
     server = NatsServer(wanted.data / "jetstream", port=free_port(NATS_PORT))
+    if server.port != NATS_PORT:
+        say(f"port {NATS_PORT} is in use: NATS is at {server.url}")
     await server.start()
     keeping = asyncio.ensure_future(_keep(server, say))
     try:
@@ -127,6 +132,7 @@ def _owned(data: Path) -> Iterator[None]:
 async def configuration(wanted: Wanted) -> dict[str, Any]:
     """The config with the model table that `engine` asks for: as it is, simulated, or one upstream model."""
     config = read_config(wanted.config)
+    check_sections(config)
     if wanted.engine == "embedded":
         return config
     if wanted.engine == "sim":

@@ -11,15 +11,18 @@ from nats.aio.client import DEFAULT_FLUSH_TIMEOUT, Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from hasten.address import without_secret
 from hasten.codec import decode, encode
 from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, TENANT, now_ms
 from hasten.messages.chat import CANCEL, Nothing
 from hasten.messages.failure import Failed, Failure
 from hasten.stream import IDLE_S, Stream
 from hasten.telemetry import logger
-from hasten.topics import Topic, checked
+from hasten.topics import Topic, checked, random_id
 
 INBOX = "_INBOX"
+LATE_REPLY_S = 2.0
+"""How long after a reconnect a reply may come to a request from before it: what was sent meanwhile may be lost."""
 Sink = Callable[[Msg], None]
 
 
@@ -41,14 +44,32 @@ def _decode_reply(topic: Topic, msg: Msg) -> Any:
     try:
         return decode(topic.reply, msg.data)
     except Failed:
-        return Failure(code="internal", detail=f"the answer on {topic.name} was not a reply of this topic")
+        raise Failed("internal", f"the answer on {topic.name} was not a reply of this topic") from None
+
+
+def _as_utf8(name: bytes) -> bytes:
+    return name.decode(errors="replace").encode()
 
 
 class _Client(Client):
-    """nats-py's client with a flush that stands behind what is pending, also in the drain of a subscription.
+    """nats-py's client, made fit for strangers' bytes, with a flush that stands behind what is pending.
 
-    nats-py writes the PING of a flush before pending messages, so only the second one is behind them.
+    nats-py writes the PING of a flush before pending messages, so only the second one is behind them. Its reading loop
+    ends for good on a subject that is not UTF-8 or on a malformed header, which any client may send.
     """
+
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
+    ) -> Msg | None:
+        made: Msg | None = super()._build_message(sid, _as_utf8(subject), _as_utf8(reply), data, headers)
+        return made
+
+    async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
+        try:
+            found: dict[str, str] | None = await super()._process_headers(headers)
+            return found
+        except Exception:
+            return {}
 
     async def flush(self, timeout: int = DEFAULT_FLUSH_TIMEOUT) -> None:
         """Returns when the server has handled everything of ours so far."""
@@ -68,6 +89,8 @@ class Bus:
         self._client = client
         self._inbox = f"{inbox}.{secrets.token_hex(11)}"
         self._sinks: dict[str, Sink] = {}
+        self._asked: set[asyncio.Future[Msg]] = set()
+        self._doubtful: set[asyncio.Future[Msg]] = set()
         self.js = client.jetstream(timeout=5)
 
     @classmethod
@@ -75,7 +98,6 @@ class Bus:
         cls, url: str, *, name: str = "hasten", inbox: str = INBOX, timeout_s: float = 5.0, **options: Any
     ) -> Self:
         """Connects and keeps reconnecting for ever afterwards; raises Unreachable if there is no server now."""
-
         last: Exception | None = None
         connected = False
 
@@ -85,26 +107,39 @@ class Bus:
             if connected:
                 log.warning("connection: %s", type(error).__name__)
 
+        client = _Client()
+        bus = cls(client, inbox)
         try:
             async with asyncio.timeout(timeout_s):
-                client = _Client()
                 await client.connect(
                     url,
                     name=name,
                     error_cb=on_error,
+                    disconnected_cb=bus._on_disconnect,
+                    reconnected_cb=bus._on_reconnect,
                     max_reconnect_attempts=-1,
                     ping_interval=10,
                     pending_size=64 * 1024 * 1024,
                     **({"reconnect_time_wait": 0.1} | options),
                 )
-        except (TimeoutError, OSError, nats.errors.Error) as error:
+                replies = f"{bus._inbox}.*"
+                await client.subscribe(replies, cb=bus._on_reply, pending_msgs_limit=-1, pending_bytes_limit=-1)
+                await bus.flush()
+        except BaseException as error:
             why = type(last or error).__name__
-            raise Unreachable(f"no NATS server answers at {_without_secret(url)} ({why})") from None
+            await bus._abandon()
+            if not isinstance(error, TimeoutError | OSError | nats.errors.Error):
+                raise
+            raise Unreachable(f"no NATS server answers at {without_secret(url)} ({why})") from None
         connected = True
-        bus = cls(client, inbox)
-        await client.subscribe(f"{bus._inbox}.*", cb=bus._on_reply, pending_msgs_limit=-1, pending_bytes_limit=-1)
-        await bus.flush()
         return bus
+
+    async def _on_disconnect(self) -> None:
+        self._doubtful |= self._asked
+
+    async def _on_reconnect(self) -> None:
+        doubtful, self._doubtful = self._doubtful, set()
+        asyncio.get_running_loop().call_later(LATE_REPLY_S, _give_up, doubtful)
 
     async def _on_reply(self, msg: Msg) -> None:
         sink = self._sinks.get(msg.subject.rpartition(".")[2])
@@ -113,7 +148,7 @@ class Bus:
 
     def _open(self, sink: Sink) -> tuple[str, Callable[[], None]]:
         """A reply subject of its own for this sink, and what forgets it."""
-        token = secrets.token_hex(8)
+        token = random_id()
         self._sinks[token] = sink
         return f"{self._inbox}.{token}", lambda: self._forget(token)
 
@@ -185,7 +220,8 @@ class Bus:
         """Sends a request and returns the reply Struct, which may be a Failure.
 
         Raises BadName for a token or request id that may not be in a subject, and nothing else. `deadline_ms` is
-        absolute (unix ms); without it the request may take `DEFAULT_TIMEOUT_S`.
+        absolute (unix ms); without it the request may take `DEFAULT_TIMEOUT_S`. A request that was sent before the
+        connection was lost and has no reply `LATE_REPLY_S` after it is back fails as disconnected.
         """
         deadline_ms = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
@@ -196,6 +232,7 @@ class Bus:
                 answer.set_result(msg)
 
         reply, forget = self._open(receive)
+        self._asked.add(answer)
         try:
             async with asyncio.timeout(max(0.0, (deadline_ms - now_ms()) / 1000)):
                 await self.send(subject, body, reply=reply, headers=self._headers(deadline_ms, request_id, headers))
@@ -208,6 +245,9 @@ class Bus:
             return Failure(code="disconnected", detail=f"NATS: {type(error).__name__}", retry_after_ms=1000)
         finally:
             forget()
+            answer.cancel()
+            self._asked.discard(answer)
+            self._doubtful.discard(answer)
 
     async def stream(
         self,
@@ -225,7 +265,7 @@ class Bus:
         A topic whose subject holds no tenant has it in the TENANT header. Leaving the stream early publishes CANCEL.
         """
         deadline_ms = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000
-        request_id = checked("request id", request_id or secrets.token_hex(8))
+        request_id = checked("request id", request_id or random_id())
         subject = topic.subject(**tokens)
         tenant = tokens["tenant"] if "tenant" in tokens else checked("tenant", (headers or {})[TENANT])
 
@@ -233,7 +273,13 @@ class Bus:
             with contextlib.suppress(nats.errors.Error):
                 await self.publish(CANCEL, Nothing(), tenant=tenant, request_id=request_id)
 
-        reply, forget = self._open(lambda msg: stream.push(_decode_reply(topic, msg)))
+        def receive(msg: Msg) -> None:
+            try:
+                stream.push(_decode_reply(topic, msg))
+            except Failed as failed:
+                stream.fail(failed.failure)
+
+        reply, forget = self._open(receive)
         stream = Stream(deadline_ms, idle_s, forget, abandon)
         try:
             await self.send(subject, body, reply=reply, headers=self._headers(deadline_ms, request_id, headers))
@@ -277,11 +323,19 @@ class Bus:
             with contextlib.suppress(nats.errors.Error, TimeoutError):
                 async with asyncio.timeout(2):
                     await self.flush()
-        if left := self._client.drop_pending():
+        if left := await self._abandon():
             log.error("closed with %d bytes that never reached the server", left)
+
+    async def _abandon(self) -> int:
+        """Closes at once; returns how many bytes were not sent."""
+        left = self._client.drop_pending()
         with contextlib.suppress(OSError):
             await self._client.close()
+        return left
 
 
-def _without_secret(url: str) -> str:
-    return url.rpartition("@")[2] if "@" in url else url
+def _give_up(unanswered: set[asyncio.Future[Msg]]) -> None:
+    for answer in unanswered:
+        if not answer.done():
+            lost = Failed("disconnected", "the connection was lost before the answer came", retry_after_ms=1000)
+            answer.set_exception(lost)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import math
-import secrets
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +14,7 @@ from hasten.bus import Bus
 from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, TENANT, now_ms
 from hasten.messages.chat import Accepted, Chunk, Done, Ping
 from hasten.messages.failure import Code, Failed, Failure
-from hasten.topics import Topic, checked
+from hasten.topics import Topic, checked, random_id
 
 PING_S = 1.0
 JOIN_S = 0.010
@@ -100,11 +99,6 @@ def _deadline_of(headers: dict[str, str]) -> float:
     if not math.isfinite(deadline_ms):
         raise Failed("bad_request", f"{DEADLINE} must be unix milliseconds", param=DEADLINE)
     return min(deadline_ms, now_ms() + LONGEST_S * 1000)
-
-
-def random_id() -> str:
-    """A new id for a request or a replica, fit for a subject."""
-    return secrets.token_hex(8)
 
 
 async def ping(call: Call) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -17,11 +16,11 @@ from hasten.deadline import now_ms
 from hasten.discovery import Running, survey
 from hasten.messages.cache import INVALIDATE, Invalidate, Invalidation
 from hasten.messages.change import CHANGE, Change
-from hasten.messages.chat import CANCEL, CHAT, ChatReply, Done, Nothing
+from hasten.messages.chat import CANCEL, CHAT, ChatReply, Nothing
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.retrieve import DOCUMENT, INGESTED, Document, Ingested
 from hasten.messages.route import MODELS, ModelInfo, ModelList, Models
-from hasten.topics import checked
+from hasten.topics import checked, random_id
 
 Prompt = str | Sequence[Mapping[str, Any]] | Mapping[str, Any]
 """The words of a user, or the messages of a conversation, or a whole chat body."""
@@ -66,7 +65,6 @@ class Hasten:
         `options` are fields of ChatRequest (knowledge, model, cache …). Leaving the loop early, or being cancelled,
         stops the generation.
         """
-        request_id = request_id or secrets.token_hex(8)
         stream = await self.bus.stream(
             CHAT,
             {**_body(prompt), **options},
@@ -74,19 +72,13 @@ class Hasten:
             request_id=request_id,
             tenant=self.tenant,
         )
-        ended = False
-        try:
+        async with stream:
             async for event in stream:
-                ended = isinstance(event, (Done, Failure))
                 yield event
-        finally:
-            await stream.aclose()
-            if not ended:
-                await self.cancel(request_id)
 
     async def ask(self, prompt: Prompt, *, timeout_s: float = 60.0, **options: Any) -> Answered:
         """Asks and returns the whole answer; raises Failed."""
-        answered = Answered(request_id=secrets.token_hex(8))
+        answered = Answered(request_id=random_id())
         async for event in self.chat(prompt, timeout_s=timeout_s, request_id=answered.request_id, **options):
             answered.add(event)
         if answered.failure is not None:

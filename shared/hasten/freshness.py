@@ -81,7 +81,7 @@ class Freshness:
         self._seen = start - 1
         self.table = TagTable(self._max_tags, floor=start - 1)
         self.reader = Reader(self._bus, self._apply, start=start)
-        self.reader.on_confirm(self._progressed)
+        self.reader.on_progress(self._progressed)
         await self.reader.start()
 
     def on_eviction(self, call: OnEviction) -> None:
@@ -90,7 +90,7 @@ class Freshness:
 
     def _apply(self, entry: Entry) -> None:
         self._skip_to(entry.sequence - 1)
-        self._seen = entry.sequence
+        self._seen = max(self._seen, entry.sequence)
         for eviction in evicted(entry.subject, entry.headers, entry.data):
             for tag in eviction.tags:
                 self.table.change(eviction.tenant, tag, entry.sequence)

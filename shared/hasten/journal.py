@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,15 @@ STALLED_S = 1.0
 MAX_BYTES = 4 * 1024**3
 
 
+@contextlib.contextmanager
+def _or_unavailable(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (nats.errors.Error, TimeoutError) as error:
+        reason = getattr(error, "description", None) or type(error).__name__
+        raise Failed("unavailable", f"the stream {STREAM} cannot be {what}: {reason}") from None
+
+
 async def ensure_stream(bus: Bus, sources: list[str] | None = None, *, max_bytes: int = MAX_BYTES) -> None:
     """Creates HASTEN_CHANGES, or adds the subjects it lacks; every process may call it at once.
 
@@ -35,7 +44,7 @@ async def ensure_stream(bus: Bus, sources: list[str] | None = None, *, max_bytes
     config = StreamConfig(
         name=STREAM, subjects=wanted, storage=StorageType.FILE, max_bytes=max_bytes, allow_direct=True
     )
-    try:
+    with _or_unavailable("made"):
         try:
             info = await bus.js.stream_info(STREAM)
         except NotFoundError:
@@ -46,9 +55,6 @@ async def ensure_stream(bus: Bus, sources: list[str] | None = None, *, max_bytes
         if missing := [subject for subject in wanted if subject not in have]:
             info.config.subjects = have + missing
             await bus.js.update_stream(info.config)
-    except (nats.errors.Error, TimeoutError) as error:
-        reason = getattr(error, "description", None) or type(error).__name__
-        raise Failed("unavailable", f"the stream {STREAM} cannot be made: {reason}") from None
 
 
 class Entry:
@@ -81,15 +87,18 @@ class Reader:
         self._subscription: Subscription | None = None
         self._consumer = ""
         self._task: asyncio.Task[None] | None = None
-        self._on_confirm: list[Callable[[], None]] = []
+        self._closing = False
+        self._end = 0
+        self._on_progress: list[Callable[[], None]] = []
 
-    def on_confirm(self, call: Callable[[], None]) -> None:
+    def on_progress(self, call: Callable[[], None]) -> None:
         """Calls back each time `confirmed_at` has moved, and each time messages were applied."""
-        self._on_confirm.append(call)
+        self._on_progress.append(call)
 
     async def start(self, timeout_s: float = 30.0) -> None:
         """Returns when everything that was in the stream at the call has been applied; raises Failed(unavailable)."""
-        await self._subscribe()
+        with _or_unavailable("read"):
+            await self._subscribe()
         self._task = asyncio.get_running_loop().create_task(self._watch())
         began = time.monotonic()
         while self.confirmed_at < began:
@@ -143,46 +152,58 @@ class Reader:
             self._apply(Entry(stream_seq, msg.subject, msg.headers or {}, msg.data))
         except Exception as error:
             log.error("message %d of %s could not be applied: %s", stream_seq, STREAM, type(error).__name__)
-        self.applied = stream_seq
-        for call in self._on_confirm:
+        self.applied = max(self.applied, stream_seq)
+        for call in self._on_progress:
             call()
 
     async def _watch(self) -> None:
-        while True:
+        while not self._closing:
             try:
                 await self.confirm()
                 if self._stalled:
                     self.resets += 1
                     await self._subscribe()
-            except (nats.errors.Error, TimeoutError) as error:
-                log.warning("%s cannot be reached: %s", STREAM, type(error).__name__)
+            except Exception as error:
+                log.warning("%s cannot be read now: %s", STREAM, type(error).__name__)
             await asyncio.sleep(POLL_S)
-
-    _end = 0
 
     @property
     def _stalled(self) -> bool:
         return self.applied < self._end and time.monotonic() - self._progress_at > STALLED_S
 
     async def confirm(self) -> None:
-        """Asks the stream for its end and moves `confirmed_at` if all of it has been applied."""
+        """Asks the stream for its end and moves `confirmed_at` if all of it has been applied.
+
+        Messages that were deleted before they came here count as applied: `applied` moves past them.
+        """
         asked_at = time.monotonic()
         info = await self._bus.js.stream_info(STREAM)
         self.created = self.created or info.created
         if info.created != self.created:
             log.error("%s was replaced by another stream: restart the services that read it", STREAM)
             return
-        state = info.state
-        self._end = state.last_seq
-        if state.first_seq > self.applied + 1 and state.messages == 0:
-            self.applied = max(self.applied, state.last_seq)
-        if self.applied >= state.last_seq:
+        self._end = end = info.state.last_seq
+        if self.applied < end and not await self._more():
+            self.applied = max(self.applied, end)
+        if self.applied >= end:
             self.confirmed_at = max(self.confirmed_at, asked_at)
-            for call in self._on_confirm:
+            for call in self._on_progress:
                 call()
+
+    async def _more(self) -> bool:
+        """Whether the stream holds a message that was not applied; its end may be a sequence that was deleted.
+
+        The stream is asked and not the consumer, which is told of a message only after that is stored.
+        """
+        try:
+            await self._bus.js.get_msg(STREAM, seq=self.applied + 1, subject=">", next=True)
+        except NotFoundError:
+            return False
+        return True
 
     async def close(self) -> None:
         """Stops reading and removes the consumer."""
+        self._closing = True  # asyncio.wait_for of Python 3.11, which nats-py uses, can swallow a cancellation
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -192,6 +213,7 @@ class Reader:
 
 
 async def stream_state(bus: Bus) -> Any:
-    """The state of HASTEN_CHANGES: `first_seq`, `last_seq` and `messages`."""
-    info: StreamInfo = await bus.js.stream_info(STREAM)
+    """The state of HASTEN_CHANGES: `first_seq`, `last_seq` and `messages`; raises Failed(unavailable)."""
+    with _or_unavailable("read"):
+        info: StreamInfo = await bus.js.stream_info(STREAM)
     return info.state

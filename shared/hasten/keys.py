@@ -72,6 +72,16 @@ async def revoke(bus: Bus, key: str) -> None:
     await bucket.delete(_name(key))
 
 
+async def records(bus: Bus) -> list[KeyRecord]:
+    """What is kept of every key, oldest first; the keys themselves are kept nowhere. Raises Failed(unavailable)."""
+    bucket = await _bucket(bus)
+    found: list[KeyRecord] = []
+    for name in await key_names(bus, BUCKET):
+        with contextlib.suppress(nats.js.errors.KeyNotFoundError, msgspec.DecodeError):
+            found.append(msgspec.json.decode((await bucket.get(name)).value or b"", type=KeyRecord))
+    return sorted(found, key=lambda record: record.created_ms)
+
+
 async def tenant_of(bus: Bus, key: str) -> str | None:
     """The tenant of a key as the bucket has it now, None if it is not known. Raises Failed(unavailable)."""
     bucket = await _bucket(bus)

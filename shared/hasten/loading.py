@@ -1,6 +1,7 @@
 """Reads files into documents: Markdown, plain text, HTML and PDF; what cannot be read is one sentence."""
 
 import io
+import logging
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -171,6 +172,7 @@ def _html(raw: bytes) -> _Read:
 def _pdf(raw: bytes) -> _Read:
     from pypdf import PdfReader
 
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = PdfReader(io.BytesIO(raw))
         if reader.is_encrypted and not reader.decrypt(""):

@@ -7,7 +7,6 @@ A replica that is silent nevertheless, because it died or was cut off, has lost 
 
 import asyncio
 import contextlib
-import secrets
 import time
 
 import nats.errors
@@ -17,6 +16,7 @@ from hasten.bus import Bus
 from hasten.messages.change import APPLIED, Applied
 from hasten.messages.failure import Failed
 from hasten.telemetry import logger
+from hasten.topics import random_id
 
 log = logger("replicas")
 LEASE_S = 1.0
@@ -40,7 +40,7 @@ class Replica:
     """One holder of a view of the changes: registered for as long as it serves, and saying how far it has applied."""
 
     def __init__(self, bus: Bus) -> None:
-        self.id = secrets.token_hex(8)
+        self.id = random_id()
         self._bus = bus
         self._registered_at = float("-inf")
         self._sequence = 0

@@ -17,7 +17,7 @@ from hasten.address import DEFAULT_DATA, nats_url, without_secret
 from hasten.bus import Bus
 from hasten.loop_lag import LoopLag
 from hasten.messages.failure import Failed
-from hasten.runtime import DRAIN_S, Runtime, build
+from hasten.runtime import DRAIN_S, Runtime, Unit, build, check_sections
 from hasten.settings import SettingsError, read_config
 from hasten.telemetry import REGISTRY, configure_logging
 
@@ -148,6 +148,7 @@ def serve_metrics(address: str) -> None:
 async def run_service(service: str, options: Options) -> int:
     """Runs one service until it is told to stop; returns the exit code."""
     config = read_config(options.config or _config_of_environment())
+    check_sections(config)
     data = options.data or Path(os.environ.get("HASTEN_DATA", DEFAULT_DATA))
     url = nats_url(options.nats, data)
     with Stop() as stop:
@@ -156,13 +157,14 @@ async def run_service(service: str, options: Options) -> int:
             unit = build(service, bus, config, data=str(data), model=options.model)
             if options.metrics:
                 serve_metrics(options.metrics)
-            return await serve(Runtime([{service: unit}]), stop, ready=lambda: _ready(service, url))
+            return await serve(Runtime([{service: unit}]), stop, ready=lambda: _ready(service, url, unit))
         finally:
             await bus.close()
 
 
-def _ready(service: str, url: str) -> None:
-    print(f"ready service={service} nats={without_secret(url)}", flush=True)
+def _ready(service: str, url: str, unit: Unit) -> None:
+    model = f" model={named}" if (named := getattr(unit, "model", "")) else ""
+    print(f"ready service={service} nats={without_secret(url)}{model}", flush=True)
 
 
 def _config_of_environment() -> Path | None:

@@ -48,6 +48,13 @@ def installed() -> dict[str, str]:
     return {found.name: found.value for found in entry_points(group=GROUP)}
 
 
+def check_sections(config: Mapping[str, Any]) -> None:
+    """Raises SettingsError for a section of the config that nobody reads."""
+    known = {*installed(), "models", "changes"}
+    if unknown := ", ".join(sorted(set(config) - known)):
+        raise SettingsError(f"there is no section {unknown}; there are {', '.join(sorted(known))}")
+
+
 def build(name: str, bus: Bus, config: Mapping[str, Any], **overrides: Any) -> Unit:
     """Builds one service with its settings; raises SettingsError for an unknown name, key or value.
 

@@ -14,14 +14,14 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from hasten.bus import Bus, is_inbox
-from hasten.call import PING_S, Call, ping, random_id
+from hasten.call import PING_S, Call, ping
 from hasten.codec import decode, decode_request
 from hasten.discovery import Endpoint, answer_discovery
 from hasten.limit import Limit
 from hasten.messages.chat import CANCEL
 from hasten.messages.failure import Failed, Failure
 from hasten.telemetry import counter, gauge, histogram, logger
-from hasten.topics import BadName, Reply, Topic
+from hasten.topics import BadName, Reply, Topic, random_id
 
 __all__ = ["PING_S", "RETRY_AFTER_MS", "Admit", "Call", "Handler", "Service"]
 
@@ -141,13 +141,19 @@ class Service:
     def _receiver(self, heard: _Heard) -> Callable[[Msg], Awaitable[None]]:
         async def receive(msg: Msg) -> None:
             if not is_inbox(msg.reply):
-                heard.endpoint.failed("the reply subject is not an inbox")
+                self._unanswerable(heard)
                 return
             task = asyncio.get_running_loop().create_task(self._handle(heard, msg))
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
 
         return receive
+
+    def _unanswerable(self, heard: _Heard) -> None:
+        problem = "the reply subject is not an inbox"
+        if heard.endpoint.last_error != problem:
+            log.warning("%s: a request on %s cannot be answered: %s (_INBOX.…)", self.name, heard.topic.name, problem)
+        heard.endpoint.failed(problem)
 
     async def _handle(self, heard: _Heard, msg: Msg) -> None:
         started = time.perf_counter()

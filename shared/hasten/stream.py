@@ -34,8 +34,15 @@ class Stream:
 
     def push(self, event: Any) -> None:
         """Takes the next event from the wire."""
-        self._events.append(event)
         self._sender_ended |= isinstance(event, Done | Failure)
+        self._take(event)
+
+    def fail(self, failure: Failure) -> None:
+        """Ends the stream with a failure that its sender does not know of, and will be told to stop for."""
+        self._take(failure)
+
+    def _take(self, event: Any) -> None:
+        self._events.append(event)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

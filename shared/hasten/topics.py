@@ -1,6 +1,7 @@
 """Declares what a message and a topic are; every subject is made here, so a bad token never reaches the server."""
 
 import re
+import secrets
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -32,6 +33,11 @@ def checked(kind: str, value: str) -> str:
     if not isinstance(value, str) or not _TOKEN.fullmatch(value):
         raise BadName(f"{kind} must be 1 to 64 characters of a-z, 0-9, _ and -")
     return value
+
+
+def random_id() -> str:
+    """A new id for a request or a replica, fit for a subject."""
+    return secrets.token_hex(8)
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from small_talk import ECHO, TELL, Company, Said, Say, Tell, echo, tell, until
 
-from hasten.bus import Bus, Unreachable
+from hasten.bus import LATE_REPLY_S, Bus, Unreachable
 from hasten.deadline import now_ms
 from hasten.messages.chat import Chunk, Done, Ping
 from hasten.messages.failure import RETRYABLE, Failed, Failure
 from hasten.nats_server import NatsServer, free_port
+from hasten.service import Call
 
 
 async def restart(server: NatsServer, down_s: float) -> None:
@@ -26,6 +27,34 @@ async def test_no_server_is_one_sentence_without_the_password() -> None:
         await Bus.connect(f"nats://user:secret@127.0.0.1:{free_port()}", timeout_s=0.5)
     assert "no NATS server answers at" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+async def half_a_server(greeting: bytes) -> tuple[asyncio.Server, asyncio.Event, str]:
+    """A server that greets, answers one PING and is silent then; the event says that its client has hung up."""
+    hung_up = asyncio.Event()
+    pongs = [b"PONG\r\n"]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        while line := await reader.readline():
+            if line == b"PING\r\n" and pongs:
+                writer.write(pongs.pop())
+        writer.close()
+        hung_up.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    return server, hung_up, f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize("greeting", [b"", b'INFO {"server_id":"x","max_payload":1048576,"headers":true}\r\n'])
+async def test_a_server_that_falls_silent_is_unreachable_and_left(greeting: bytes) -> None:
+    """Before it has greeted, or between the connection and the first flush."""
+    server, hung_up, url = await half_a_server(greeting)
+    with pytest.raises(Unreachable, match="no NATS server answers at"):
+        await Bus.connect(url, timeout_s=0.5)
+    await asyncio.wait_for(hung_up.wait(), 20)
+    server.close()
+    await server.wait_closed()
 
 
 @pytest.mark.parametrize("down_s", [0.0, 1.0])
@@ -75,13 +104,60 @@ async def test_requests_through_an_outage_end_and_later_ones_are_answered(
     await restart(nats_server, 0.5)
     replies = await asyncio.gather(*asked)
     assert {type(reply) for reply in replies} <= {Said, Failure}
-    assert {reply.code for reply in replies if isinstance(reply, Failure)} <= {"deadline", "unavailable"}
+    assert {reply.code for reply in replies if isinstance(reply, Failure)} <= {
+        "deadline",
+        "unavailable",
+        "disconnected",
+    }
     assert bus.outstanding == 0
     await until(lambda: bus.connected and service_bus.connected)
     async with asyncio.timeout(20):
         while not isinstance(await bus.request(ECHO, Say(), tenant="acme"), Said):
             await asyncio.sleep(0.05)
     await service_bus.close()
+
+
+async def test_a_request_that_an_outage_has_swallowed_does_not_wait_for_its_deadline(
+    nats_server: NatsServer, bus: Bus, company: Company
+) -> None:
+    """c4-21; what was sent before and is answered soon after, or was sent in the outage, is not given up."""
+    service_bus = await Bus.connect(nats_server.url)
+    await company.hear(ECHO, echo, bus=service_bus)
+    lost = asyncio.create_task(bus.request(ECHO, Say(wait_s=50), deadline_ms=now_ms() + 60_000, tenant="acme"))
+    await until(lambda: bus.outstanding == 1)
+    await bus.flush()
+    await nats_server.stop(kill=True)
+    await until(lambda: not bus.connected)
+    late = LATE_REPLY_S + 1
+    waits = asyncio.create_task(bus.request(ECHO, Say(wait_s=late), deadline_ms=now_ms() + 60_000, tenant="acme"))
+    await until(lambda: not service_bus.connected)
+    await nats_server.start()
+    async with asyncio.timeout(30):
+        failure = await lost
+        assert (failure.code, failure.retry_after_ms) == ("disconnected", 1000)
+        assert not isinstance(await waits, Failure) or (await waits).code == "unavailable"
+    assert bus.outstanding == 0
+    await service_bus.close()
+
+
+async def test_a_reply_that_comes_after_the_reconnect_is_taken(
+    nats_server: NatsServer, bus: Bus, company: Company
+) -> None:
+    release = asyncio.Event()
+
+    async def held(say: Say, _: Call) -> Said:
+        await release.wait()
+        return Said(text=say.text)
+
+    service = await company.hear(ECHO, held)
+    asked = asyncio.create_task(bus.request(ECHO, Say(text="x"), deadline_ms=now_ms() + 60_000, tenant="acme"))
+    await until(lambda: service.active == 1)
+    await nats_server.stop(kill=True)
+    await until(lambda: not bus.connected)
+    await nats_server.start()
+    await until(lambda: bus.connected)
+    release.set()
+    assert await asked == Said(text="x")
 
 
 async def test_what_is_asked_during_an_outage_is_answered_after_it(

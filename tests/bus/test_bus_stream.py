@@ -214,6 +214,38 @@ async def test_a_failure_counts_what_was_read_and_not_what_was_sent(bus: Bus) ->
     assert (await read(await ask(bus)))[-1] == Failure(code="upstream", tokens_sent=1)
 
 
+async def cancels_heard(bus: Bus) -> list[str]:
+    heard: list[str] = []
+
+    async def listen(msg: Msg) -> None:
+        heard.append(msg.subject)
+
+    await bus.subscribe(CANCEL.pattern, listen)
+    await bus.flush()
+    return heard
+
+
+async def test_a_sender_whose_event_cannot_be_read_is_told_to_stop(bus: Bus, company: Company) -> None:
+    sender = Sender()
+    await company.hear(TELL, sender.for_ever)
+
+    async def garble(msg: Msg) -> None:
+        await bus.client.publish(msg.reply, b"garbled")
+
+    await bus.subscribe("hasten.v1.tell.*", garble)
+    events = await read(await ask(bus))
+    assert events[-1].code == "internal"
+    await asyncio.wait_for(sender.stopped.wait(), 20)
+    assert bus.outstanding == 0
+
+
+async def test_nobody_is_told_to_stop_when_nobody_was_there(bus: Bus) -> None:
+    heard = await cancels_heard(bus)
+    assert [event.code for event in await read(await ask(bus))] == ["unavailable"]
+    await bus.flush()
+    assert heard == []
+
+
 async def test_nobody_there_is_said_at_once(bus: Bus) -> None:
     events = await read(await ask(bus))
     assert [event.code for event in events] == ["unavailable"]

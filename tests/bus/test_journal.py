@@ -1,14 +1,16 @@
 """HASTEN_CHANGES against a real server: made once, read in order, and read on after all that can interrupt it."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from nats.aio.msg import Msg
 
 from hasten.bus import Bus
 from hasten.freshness import Freshness
-from hasten.journal import Entry, Reader, ensure_stream
+from hasten.journal import Entry, Reader, ensure_stream, stream_state
 from hasten.messages.change import CHANGE, STREAM, Change
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import DOCUMENT, Document
@@ -157,6 +159,103 @@ async def test_an_emptied_stream_is_known_to_its_end(bus: Bus) -> None:
     assert not freshness.fresh("acme", [], 3)
     assert freshness.fresh("acme", [], 4)
     await freshness.close()
+
+
+async def test_a_stream_whose_last_messages_were_deleted_is_known_to_its_end(bus: Bus) -> None:
+    await ensure_stream(bus)
+    await change(bus, 1)
+    for name in ("a", "b"):
+        await bus.store(DOCUMENT, Document(id=name, text="x"), tenant="acme", collection="help")
+    await bus.js.purge_stream(STREAM, subject=DOCUMENT.subject(tenant="acme", collection="help"))
+    assert (await stream_state(bus)).messages == 1
+    freshness = Freshness(bus)
+    await freshness.start()
+    assert freshness.applied == 3
+    assert not freshness.fresh("acme", ["other:1"], 2), "what was deleted may have been about it"
+    assert freshness.fresh("acme", ["other:1"], 3)
+    assert await change(bus, 1) == 4
+    await until(lambda: freshness.applied == 4)
+    assert not freshness.fresh("acme", ["prices:1"], 3)
+    await freshness.close()
+
+
+async def test_a_running_reader_goes_on_behind_deleted_messages(bus: Bus) -> None:
+    await ensure_stream(bus)
+    seen: list[int] = []
+    reader = Reader(bus, lambda entry: seen.append(entry.sequence))
+    await reader.start()
+    await change(bus, 1)
+    await until(lambda: seen == [1])
+    await bus.js.delete_consumer(STREAM, reader._consumer)
+    await bus.store(DOCUMENT, Document(id="a", text="x"), tenant="acme", collection="help")
+    await bus.js.purge_stream(STREAM, subject=DOCUMENT.subject(tenant="acme", collection="help"))
+    behind = time.monotonic()
+    await until(lambda: reader.confirmed_at > behind)
+    assert (seen, reader.applied) == ([1], 2)
+    await change(bus, 3)
+    await until(lambda: seen == [1, 3])
+    await reader.close()
+
+
+def held_up(reader: Reader) -> list[Msg]:
+    """Lets the messages of a running reader pile up here, and lets it confirm only when the test says so."""
+    late: list[Msg] = []
+
+    async def hold(msg: Msg) -> None:
+        late.append(msg)
+
+    assert reader._subscription is not None
+    assert reader._task is not None
+    reader._subscription._cb = hold
+    reader._task.cancel()
+    return late
+
+
+async def test_a_message_on_its_way_is_not_taken_for_a_deleted_one(bus: Bus) -> None:
+    await ensure_stream(bus)
+    reader = Reader(bus, lambda entry: None)
+    await reader.start()
+    late = held_up(reader)
+    before = time.monotonic()
+    await change(bus, 1)
+    await reader.confirm()
+    assert (reader.applied, reader.confirmed_at < before) == (0, True)
+    await until(lambda: late)
+    await reader.confirm()
+    assert (reader.applied, reader.confirmed_at < before) == (0, True)
+    await reader._receive(late[0])
+    await reader.confirm()
+    assert (reader.applied, reader.confirmed_at > before) == (1, True)
+    await reader.close()
+
+
+async def test_a_late_message_that_was_deleted_meanwhile_takes_nothing_back(bus: Bus) -> None:
+    await ensure_stream(bus)
+    freshness = Freshness(bus)
+    await freshness.start()
+    late = held_up(freshness.reader)
+    await change(bus, 1)
+    await change(bus, 2)
+    await until(lambda: len(late) == 2)
+    await bus.js.purge_stream(STREAM)
+    await freshness.reader.confirm()
+    assert freshness.applied == 2
+    await freshness.reader._receive(late[0])
+    assert freshness.applied == 2
+    assert not freshness.table.fresh("acme", [], 1)
+    assert freshness.table.fresh("acme", ["prices:1"], 2)
+    await freshness.close()
+
+
+async def test_without_the_stream_there_is_one_sentence(bus: Bus) -> None:
+    reader = Reader(bus, lambda entry: None)
+    with pytest.raises(Failed, match=STREAM) as caught:
+        await reader.start()
+    assert caught.value.failure.code == "unavailable"
+    with pytest.raises(Failed, match=STREAM) as caught:
+        await stream_state(bus)
+    assert caught.value.failure.code == "unavailable"
+    await reader.close()
 
 
 async def test_jetstream_that_is_switched_off_is_one_sentence(tmp_path: Path) -> None:

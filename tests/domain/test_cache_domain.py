@@ -71,7 +71,10 @@ def test_only_whole_answers_may_be_stored() -> None:
     calls = Answer(text="", tool_calls=[{"id": "1"}], finish_reason="tool_calls")
     assert refusal(calls, SETTINGS) == "tool_calls"
     assert refusal(calls, Settings(store_tool_calls=True)) is None
-    assert refusal(Answer(text="x", finish_reason="length"), Settings(store_tool_calls=True)) == "truncated"
+    for cut in ("length", "content_filter", "error"):
+        answer = Answer(text="x", finish_reason=cut, tool_calls=[{"id": "1"}])
+        assert refusal(answer, Settings(store_tool_calls=True)) == "truncated"
+    assert refusal(Answer(text=" ", finish_reason="tool_calls"), Settings(store_tool_calls=True)) == "empty"
 
 
 @given(st.none() | st.floats(-10, 1e9))

@@ -38,6 +38,15 @@ REFUSED = {
         ("What is the interest on a 30-year loan at 5.25%?", "What is the interest on a 30-year loan at 5.75%?"),
         ("I'd like to book a table for two", "I'd like to book a table for ten"),
         ("Is the meeting at 9:15?", "Is the meeting at 9:45?"),
+        ("What is 7 minus 3?", "What is 3 minus 7?"),
+        ("What is 7 divided by 3?", "What is 3 divided by 7?"),
+        ("What is 5 to the power of 2?", "What is 2 to the power of 5?"),
+        ("What percentage of 20 is 50?", "What percentage of 50 is 20?"),
+        ("Subtract 5 from 9", "Subtract 9 from 5"),
+        ("Is 0.9 bigger than 0.11?", "Is 0.11 bigger than 0.9?"),
+        ("Is version 1.2 newer than 1.3?", "Is version 1.3 newer than 1.2?"),
+        ("Is it enough for 2 adults and 3 children?", "Is it enough for 3 adults and 2 children?"),
+        ("What is 12-4?", "What is 12/4?"),
     ],
     "names": [
         ("How long is the return period for NO orders?", "How long is the return period for CH orders?"),
@@ -66,6 +75,24 @@ REFUSED = {
         ("Explain recursion in Java", "Explain recursion in JavaScript"),
         ("What is the US rate?", "What is the UK rate?"),
         ("Does the policy start on 1 March?", "Does the policy start on 1 May?"),
+        ("Is the shop open on 03/04/2025?", "Is the shop open on 04/03/2025?"),
+        ("Is the shop open on 03/04?", "Is the shop open on 04/03?"),
+        ("Is the shop open on 2024-05-06?", "Is the shop open on 2024-06-05?"),
+        ("Does E12 come before E13?", "Does E13 come before E12?"),
+        ("What does a > b mean?", "What does a < b mean?"),
+        ("What does x + y return?", "What does x - y return?"),
+        ("What is 12 * 4?", "What is 12 / 4?"),
+        ("What does >= do?", "What does <= do?"),
+        ("What is 2^10?", "What is 2*10?"),
+        ("What does chmod +x do?", "What does chmod -x do?"),
+        ("What does cp -r do?", "What does cp -R do?"),
+        ("What does -v do in grep?", "What does -V do in grep?"),
+        ("What does ssh -p do?", "What does ssh -P do?"),
+        ("Explain inheritance in C", "Explain inheritance in C++"),
+        ("Explain inheritance in C", "Explain inheritance in C#"),
+        ("What does 👍 mean?", "What does 👎 mean?"),
+        ("What does ≤ mean?", "What does ≥ mean?"),
+        ("Where can I buy Polish food?", "Where can I buy polish food?"),
     ],
     "negation": [
         ("How do I subscribe to the Nordwind digest?", "How do I stop the Nordwind digest?"),
@@ -130,6 +157,7 @@ REFUSED = {
         ("How do I reset my password?", "How do I reset his password?"),
         ("How do I reset your password?", "How do I reset my password?"),
         ("What is an exchange rate?", "What is the exchange rate?"),
+        ("Who do I notify of my move?", "Who notifies me of my move?"),
     ],
     "clauses": [
         ("hotel wifi?", "Hotel WiFi, wie viel?"),
@@ -199,6 +227,12 @@ REFUSED = {
         ("How long do transfers from Europe take?", "How long do transfers in Europe take?"),
         ("Does Anna report to Bill?", "Does Bill report to Anna?"),
         ("Does the buyer pay the seller's fee?", "Does the seller pay the buyer's fee?"),
+        ("Can the manager dismiss the board?", "Can the manager be dismissed by the board?"),
+        ("Does the cat chase the dog?", "Is the cat chased by the dog?"),
+        ("is oslo north of bergen", "is bergen north of oslo"),
+        ("is a parent liable for a child", "is a child liable for a parent"),
+        ("Should I choose A over B?", "Should I choose B over A?"),
+        ("Is a > b?", "Is b > a?"),
     ],
 }
 """Pairs by the guard that refuses them. Each is nearer than a true paraphrase for some embedding model."""
@@ -246,6 +280,17 @@ SHARED = [
     ("Does the plan include email support?", "Does the plan come with e-mail support?"),
     ("Is the pool open at 2pm?", "Is the pool open at 14:00?"),
     ("What does a 2 kg parcel cost?", "How much does a 2kg parcel cost?"),
+    ("What is the sum of 5 and 3?", "What is the sum of 3 and 5?"),
+    ("What is 6 times 7?", "What is 7 times 6?"),
+    ("👍 How do I reset it?", "👍 how do I reset it?"),
+    ("Do you accept terms & conditions?", "Do you accept terms and conditions?"),
+    ("Hi - how do I reset my password?", "How do I reset my password?"),
+    ("What does -v do in grep?", "In grep, what does -v do?"),
+    ("Is it 20 °C?", "Is it 20 C?"),
+    ("Is the shop open on 03/04/2025?", "On 03/04/2025, is the shop open?"),
+    ("What is 2^10?", "What is 2 ^ 10?"),
+    ("Thanks!!! How do I reset it?", "How do I reset it?"),
+    ("Is his/her visa valid?", "is his/her visa valid"),
 ]
 """Pairs that ask for the same."""
 
@@ -435,7 +480,32 @@ def test_stems_never_raise_and_never_grow(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["'", '"', "a.", "1,", "`", "a-", "-1-", "http://", "a@", "/.", "x'", "é", "not ", "Oslo ", "one hundred "]
+    "piece",
+    [
+        "'",
+        '"',
+        "a.",
+        "1,",
+        "`",
+        "a-",
+        "-1-",
+        "http://",
+        "a@",
+        "/.",
+        "x'",
+        "é",
+        "not ",
+        "Oslo ",
+        "one hundred ",
+        "!",
+        "<",
+        "-a ",
+        "1/2/",
+        "/",
+        "--",
+        "👍",
+        "°",
+    ],
 )
 def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:
     """A regular expression that backtracks would take minutes here."""

@@ -3,10 +3,9 @@
 import pytest
 
 from hasten.fingerprint import fingerprint
-from hasten.messages.cache import Answer
 from hasten.messages.chat import ChatRequest, parse_chat
 from hasten.messages.failure import Failed
-from hasten.orchestrator.domain import plan_of, retrieval_query, storable
+from hasten.orchestrator.domain import plan_of, retrieval_query
 
 
 def request(**fields: object) -> ChatRequest:
@@ -139,17 +138,3 @@ def test_a_short_follow_up_is_searched_with_the_turn_before_it() -> None:
     assert "Orka" in query
     assert query.endswith("And a new pump?")
     assert not plan_of(request_).read_semantic
-
-
-@pytest.mark.parametrize(
-    ("answer", "whole"),
-    [
-        (Answer(text="Tides rise."), True),
-        (Answer(text="Tides", finish_reason="length"), False),
-        (Answer(text="Tides", finish_reason="content_filter"), False),
-        (Answer(text="  "), False),
-        (Answer(text="x", tool_calls=[{"index": 0}]), False),
-    ],
-)
-def test_only_whole_answers_are_stored(answer: Answer, whole: bool) -> None:
-    assert storable(answer) is whole

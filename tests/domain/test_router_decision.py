@@ -11,7 +11,7 @@ from hasten.messages.failure import Failure
 from hasten.messages.route import Route
 from hasten.models import Model
 from hasten.router.decision import Decision, decide, floor_of
-from hasten.router.options import Snapshot, least_tokens, window_of
+from hasten.router.options import Snapshot, least_tokens, named, window_of
 from hasten.router.settings import Settings
 from hasten.router.window import Latency
 from hasten.router.workers import Load
@@ -319,3 +319,9 @@ def test_a_lower_budget_never_means_a_slower_model(
     less, more = slow_ms(min(one, other)), slow_ms(max(one, other))
     assert (less is None) == (more is None)
     assert less is None or more is None or less <= more
+
+
+def test_an_unknown_model_is_answered_with_every_name_and_alias() -> None:
+    failure = named("gpt-x", [model("small", aliases=["fast"]), model("large")])
+    assert isinstance(failure, Failure)
+    assert failure.detail.endswith("there are auto, small, fast, large")

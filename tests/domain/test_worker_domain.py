@@ -43,6 +43,12 @@ def test_what_the_engine_can_do_passes() -> None:
     check(_asks(continues="It is"), [], continues=True)
 
 
+def test_logprobs_are_refused_whatever_the_engine_says() -> None:
+    for request_ in (_asks(logprobs=True), _asks(top_logprobs=2)):
+        with pytest.raises(Failed):
+            check(request_, ["logprobs"], continues=True)
+
+
 def test_an_answer_of_a_fixed_form_is_not_continued() -> None:
     with pytest.raises(Failed):
         check(_asks(continues="{", response_format={"type": "json_object"}), ["json"], continues=True)

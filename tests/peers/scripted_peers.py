@@ -5,7 +5,16 @@ from typing import Any
 
 from hasten.bus import Bus
 from hasten.chunks import split_text
-from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT, CacheHit, CacheLookup, CacheMiss, CachePut, Stored
+from hasten.messages.cache import (
+    CACHE_LOOKUP,
+    CACHE_PUT,
+    CacheHit,
+    CacheLookup,
+    CacheMiss,
+    CachePut,
+    NotStored,
+    Stored,
+)
 from hasten.messages.chat import Chunk, Done, Usage
 from hasten.messages.compress import COMPRESS, Compress, Compressed
 from hasten.messages.embed import EMBED, Embed, Embedded
@@ -21,8 +30,8 @@ PASSAGE = Passage(id="sea/tides#0", collection="sea", document="tides", text=ANS
 class Scripted:
     """All stages but the orchestrator, as services on a bus; `log` holds (stage, "began" | "ended") in order.
 
-    `delays` maps a stage to seconds. `workers` names the generators; `broken[worker]` is called with the call before
-    the worker's n-th chunk and may raise or wait.
+    `delays` maps a stage to seconds. The cache refuses answers that ended for a reason in `refused`. `workers` names
+    the generators; `broken[worker]` is called with the call before the worker's n-th chunk and may raise or wait.
     """
 
     def __init__(self, bus: Bus, *, workers: tuple[str, ...] = ("w1", "w2")) -> None:
@@ -33,7 +42,10 @@ class Scripted:
         self.semantic: CacheHit | None = None
         self.entries: dict[str, CachePut] = {}
         self.puts: list[CachePut] = []
+        self.refused: set[str] = {"length", "content_filter", "error"}
         self.routes: list[Route] = []
+        self.windows: dict[str, int] = {}
+        self.compressed: list[Compress] = []
         self.generated: list[tuple[str, Generate]] = []
         self.cancelled: list[str] = []
         self.passages: list[Passage] = []
@@ -93,9 +105,11 @@ class Scripted:
         hit = self.semantic if stage == "semantic" else self.exact
         return hit or CacheMiss(reason="absent")
 
-    async def _put(self, request: CachePut, call: Call) -> Stored:
+    async def _put(self, request: CachePut, call: Call) -> Stored | NotStored:
         await self._stage("put")
         self.puts.append(request)
+        if request.answer.finish_reason in self.refused:
+            return NotStored(reason="truncated")
         self.entries[call.tenant + request.key] = request
         return Stored(entry_id="e1")
 
@@ -108,10 +122,12 @@ class Scripted:
         await self._stage("route")
         self.routes.append(request)
         worker = next(name for name in self.workers if name not in request.exclude)
-        return Routed(model="m", slug="m", worker=worker, reason="scripted", continues=True)
+        window = self.windows.get(worker, 4096)
+        return Routed(model="m", slug="m", worker=worker, reason="scripted", continues=True, context_window=window)
 
     async def _compress(self, request: Compress, _: Call) -> Compressed:
         await self._stage("compress")
+        self.compressed.append(request)
         return Compressed(
             messages=request.messages, tokens_before=10, tokens_after=5, used=[one.id for one in request.passages]
         )

@@ -66,7 +66,7 @@ class Process:
 @pytest_asyncio.fixture
 async def worker(nats_server: NatsServer, config: Path, tmp_path: Path) -> AsyncIterator[Process]:
     made = await Process.start("worker", "--nats", nats_server.url, "--config", str(config), "--data", str(tmp_path))
-    assert await made.ready() == f"ready service=worker nats={nats_server.url}\n"
+    assert await made.ready() == f"ready service=worker nats={nats_server.url} model=sim\n"
     yield made
     if made.process.returncode is None:
         made.process.kill()
@@ -126,7 +126,7 @@ async def refused(service: str, *arguments: str) -> str:
 
 
 async def test_no_server_is_one_sentence() -> None:
-    assert "no NATS server answers at 127.0.0.1" in await refused(
+    assert "no NATS server answers at nats://127.0.0.1:" in await refused(
         "router", "--nats", f"nats://a:hush@127.0.0.1:{free_port()}"
     )
 
@@ -135,6 +135,7 @@ async def test_no_server_is_one_sentence() -> None:
     ("text", "said"),
     [
         ("[router", "is not valid TOML"),
+        ("[cash]\nhot = 1", "there is no section cash; there are cache, changes, "),
         ("[router]\nnonsense = 1", "[router] has no setting nonsense"),
         ('[router]\nlimit = "many"', "[router]: Expected"),
         ("models = []", "[[models]] is empty"),

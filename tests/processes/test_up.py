@@ -95,18 +95,27 @@ async def test_the_commands_find_it_and_it_leaves_nothing_behind(up: Up) -> None
     assert (code, "generated" in errors) == (0, True), errors
     code, again, errors = await said("ask", QUESTION, data=up.data)
     assert (code, again, "exact hit" in errors) == (0, first, True), errors
+    entry = errors.strip().rpartition("entry ")[2]
+    code, text, errors = await said("invalidate", "--entry", entry, "--dry-run", data=up.data)
+    assert (code, entry in text) == (0, True), errors
 
     code, text, errors = await said("status", "--json", data=up.data)
     assert code == 0, errors
     names = {one["name"] for one in json.loads(text)["services"]}
     assert names >= {"gateway", "orchestrator", "embedder", "cache", "retriever", "router", "compressor", "worker"}
-    assert "cache" in (await said("status", data=up.data))[1]
+    text = (await said("status", data=up.data))[1]
+    assert text.startswith(f"NATS: {nats}\n")
+    assert "hit rate of all lookups" in text
+    assert "passages" in text
     assert "smollm2" in (await said("models", "list", data=up.data))[1]
 
     code, text, errors = await said("invalidate", "--everything", "--json", data=up.data)
     assert (code, json.loads(text)["entries"]) == (0, 1), errors
-    code, key, _ = await said("keys", "create", "acme", data=up.data)
-    assert code == 0
+    code, key, errors = await said("keys", "create", "acme", "--label", "shop", data=up.data)
+    assert (code, "cannot be shown again" in errors) == (0, True)
+    code, text, _ = await said("keys", "list", "--json", data=up.data)
+    assert [(one["tenant"], one.get("label")) for one in json.loads(text)][1:] == [("acme", "shop")]
+    assert key.strip() not in text
     assert (await said("keys", "revoke", key.strip(), data=up.data))[0] == 0
     assert (await said("keys", "revoke", key.strip(), data=up.data))[0] == 2
 
@@ -115,6 +124,7 @@ async def test_the_commands_find_it_and_it_leaves_nothing_behind(up: Up) -> None
     code, out, errors = await up.ended()
     assert (code, out) == (0, ""), errors
     assert "Traceback" not in errors
+    assert (f"port 4222 is in use: NATS is at {nats}" in errors) == (not nats.endswith(":4222"))
     assert not server.is_running()
     assert address.read(up.data) is None
 
@@ -179,19 +189,23 @@ async def test_two_cannot_share_a_folder(up: Up) -> None:
 async def test_what_a_person_can_put_right_is_one_sentence(data: Path, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.toml"
     wrong.write_text("[cache\n")
+    unknown = tmp_path / "unknown.toml"
+    unknown.write_text("[cash]\nhot = 1\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for arguments, sentence in (
             (("--config", str(wrong)), "is not valid TOML"),
+            (("--config", str(unknown)), "there is no section cash; there are cache, changes, "),
             (("--config", str(tmp_path / "absent.toml")), "cannot be read"),
             (("--engine", "magic"), "--engine must be"),
             (("--http", "8080"), "--http must be HOST:PORT"),
-            (("--nats", "nats://127.0.0.1:1"), "no NATS server answers"),
+            (("--nats", "nats://127.0.0.1:1", "--http", "127.0.0.1:0"), "no NATS server answers"),
             (("--engine", "sim", "--http", f"127.0.0.1:{port}"), f"port {port} on 127.0.0.1 is in use"),
         ):
             code, out, errors = await said("up", *arguments, data=data)
             assert (code, out) == (2, ""), errors
             assert "Traceback" not in errors
+            assert "is ready" not in errors
             assert sentence in errors.strip().splitlines()[-1]
 
 

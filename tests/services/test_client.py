@@ -136,6 +136,23 @@ async def test_a_finished_answer_cancels_nothing(hasten: Hasten, stub: Stub, bus
     assert heard == []
 
 
+async def test_an_answer_that_is_left_is_cancelled_once(hasten: Hasten, stub: Stub, bus: Bus) -> None:
+    heard = []
+
+    async def on_cancel(msg: object) -> None:
+        heard.append(msg)
+
+    await bus.subscribe("hasten.v1.cancel.>", on_cancel)
+    await bus.flush()
+    events = hasten.chat("wait here")
+    await anext(events)
+    del events
+    await asyncio.wait_for(stub.stopped.wait(), 5)
+    await hasten.bus.flush()
+    await bus.flush()
+    assert len(heard) == 1
+
+
 async def test_nobody_there_is_an_answer_not_a_silence(nats_server: NatsServer) -> None:
     async with Hasten.connect(nats_server.url) as hasten:
         with pytest.raises(Failed) as raised:

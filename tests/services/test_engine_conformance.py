@@ -255,7 +255,8 @@ async def test_a_close_ends_what_is_running_with_an_error(make: MakeEngine) -> N
 
 
 async def test_a_close_survives_a_start_that_never_was_or_was_given_up(make: MakeEngine) -> None:
-    await make().close()
+    async with asyncio.timeout(60):
+        await make().close()
     engine = make()
     starting = asyncio.create_task(engine.start())
     await asyncio.sleep(0)

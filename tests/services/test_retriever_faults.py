@@ -295,7 +295,7 @@ async def test_a_consumer_that_vanished_is_made_again(bus: Bus, tmp_path: Path) 
 
 async def test_a_server_that_restarts_in_the_middle_loses_nothing(nats_server: NatsServer, tmp_path: Path) -> None:
     bus = await Bus.connect(nats_server.url)
-    async with running(bus, tmp_path, ack_wait_s=2.0) as rig:
+    async with running(bus, tmp_path, ack_wait_s=2.0, embed_timeout_s=3.0) as rig:
         rig.words.delay_s = 0.05
         sent = [await rig.send(Document(id=f"d{n}", text=f"fee number {n}")) for n in range(30)]
         await until(lambda: len(rig.heard) > 3)

@@ -278,6 +278,122 @@ async def test_a_broken_engine_takes_the_worker_down_and_is_started_again(bus: B
     assert len(made) == 2
 
 
+class _Gated(_Failing):
+    """Counts what it does; starts only when `gate` is set."""
+
+    def __init__(self, model: Model, gate: asyncio.Event) -> None:
+        super().__init__(model)
+        self.gate, self.starting, self.closed, self.asked = gate, False, 0, 0
+
+    async def start(self) -> None:
+        self.starting = True
+        await self.gate.wait()
+
+    async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
+        self.asked += 1
+        async for event in super().generate(request_id, request):
+            yield event
+
+    async def close(self) -> None:
+        self.closed += 1
+        await super().close()
+
+
+def _first_breaks(model: Model, made: list[_Gated], gate: asyncio.Event) -> Callable[[], _Gated]:
+    """The first engine starts and then breaks; the others wait for the gate to start."""
+    opened = asyncio.Event()
+    opened.set()
+
+    def engine() -> _Gated:
+        made.append(_Gated(model, gate if made else opened))
+        made[-1].error = None if len(made) > 1 else RuntimeError("broken")
+        return made[-1]
+
+    return engine
+
+
+async def test_a_drain_stays_a_drain_when_the_engine_comes_back(bus: Bus) -> None:
+    heard = await _statuses(bus)
+    made: list[_Gated] = []
+    model, gate = _model(), asyncio.Event()
+    async with _running(bus, model, _first_breaks(model, made, gate)) as worker:
+        assert (await _ask(bus))[-1].code == "upstream"
+        await _until(lambda: len(made) == 2 and made[1].starting)
+        await worker.drain()
+        seen = worker.status().seq
+        gate.set()
+        await _until(lambda: worker.status().seq >= seen + 3)
+        assert worker.status().state == "draining"
+    await _until(lambda: heard[-1].state == "down" and heard[-1].seq > seen)
+    states = [status.state for status in heard]
+    assert "ready" not in states[states.index("draining") :]
+
+
+async def test_an_engine_that_breaks_in_a_drain_is_given_no_more_requests(bus: Bus) -> None:
+    made: list[_Gated] = []
+    model, gate = _model(slots=1, sim_decode_per_s=10), asyncio.Event()
+    async with _running(bus, model, _first_breaks(model, made, gate)) as worker:
+        first = asyncio.create_task(_ask(bus))
+        await _until(lambda: worker.status().active == 1)
+        second = asyncio.create_task(_ask(bus, request_id="r2"))
+        await _until(lambda: worker.status().queued == 1)
+        await worker.drain()
+        assert (await first)[-1].code == "upstream"
+        assert (await second)[-1].code == "unavailable"
+    assert [engine.asked for engine in made] == [1]
+
+
+async def test_close_closes_the_engine_that_is_being_started_again(bus: Bus) -> None:
+    made: list[_Gated] = []
+    model = _model()
+    async with _running(bus, model, _first_breaks(model, made, asyncio.Event())):
+        await _ask(bus)
+        await _until(lambda: len(made) == 2 and made[1].starting)
+    assert len(made) == 2
+    assert all(engine.closed for engine in made)
+
+
+async def test_an_engine_that_does_not_start_again_is_closed_and_another_made(bus: Bus) -> None:
+    class Stubborn(_Gated):
+        async def start(self) -> None:
+            if len(made) == 2:
+                raise RuntimeError("no memory")
+
+    made: list[Stubborn] = []
+    model = _model()
+
+    def engine() -> Stubborn:
+        made.append(Stubborn(model, asyncio.Event()))
+        made[-1].error = RuntimeError("broken") if len(made) == 1 else None
+        return made[-1]
+
+    async with _running(bus, model, engine) as worker:
+        await _ask(bus)
+        await _until(lambda: worker.status().state == "ready")
+        assert [bool(one.closed) for one in made] == [True, True, False]
+
+
+async def test_a_hung_slot_shows_in_the_status_until_its_first_token(bus: Bus) -> None:
+    gate = asyncio.Event()
+
+    class Hung(SimEngine):
+        async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
+            await gate.wait()
+            async for event in super().generate(request_id, request):
+                yield event
+
+    heard = await _statuses(bus)
+    model = _model(sim_decode_per_s=20, sim_answer="one two three four five six")
+    async with _running(bus, model, lambda: Hung(model)) as worker:
+        task = asyncio.create_task(_ask(bus))
+        await _until(lambda: bool(heard) and heard[-1].oldest_ms > 300)
+        assert (heard[-1].active, heard[-1].queued) == (1, 0)
+        gate.set()
+        await _until(lambda: worker.status().oldest_ms == 0.0)
+        assert worker.status().active == 1
+        assert isinstance((await task)[-1], Done)
+
+
 async def test_a_chunk_that_cannot_be_sent_is_not_taken_for_a_broken_engine(bus: Bus) -> None:
     class Long(SimEngine):
         async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:

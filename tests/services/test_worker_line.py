@@ -39,6 +39,37 @@ async def test_one_that_is_cancelled_in_the_line_is_never_served() -> None:
     assert (line.active, line.queued) == (0, 0)
 
 
+async def test_a_slot_that_says_nothing_ages_and_one_that_spoke_does_not() -> None:
+    line = Line(2)
+    assert line.oldest_ms() == 0.0
+    async with line.place(10, 0) as hung:
+        await asyncio.sleep(0.05)
+        async with line.place(10, 0) as young:
+            assert line.oldest_ms() >= 40
+            hung.spoken = True
+            between = line.oldest_ms()
+            await asyncio.sleep(0.02)
+            assert line.oldest_ms() > between
+            young.spoken = True
+            assert line.oldest_ms() == 0.0
+            young.spoken = False
+        assert line.oldest_ms() == 0.0
+
+
+async def test_the_age_counts_from_the_arrival_in_the_line() -> None:
+    line, seen, release = Line(1), [], asyncio.Event()  # type: tuple[Line, list[str], asyncio.Event]
+    async with line.place(10, 0) as first:
+        first.spoken = True
+        task = asyncio.create_task(_hold(line, seen, "second", release))
+        await asyncio.sleep(0.05)
+        assert line.oldest_ms() >= 40
+    await asyncio.sleep(0)
+    assert seen == ["second"]
+    assert line.oldest_ms() >= 40
+    release.set()
+    await task
+
+
 async def test_slots_survive_random_cancelling() -> None:
     line, chance = Line(3), random.Random(7)
     running = most = 0

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import secrets
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -21,6 +20,7 @@ from hasten.messages.chat import FINISHED, Finished, parse_chat
 from hasten.messages.embed import EMBED, Embed, Embedded
 from hasten.messages.failure import Failed
 from hasten.messages.route import ROUTE, Route, Routed
+from hasten.topics import random_id
 
 TEXT = (
     "You can change the delivery address until the parcel leaves our warehouse. Open the order, choose Delivery and "
@@ -43,7 +43,7 @@ class Probes:
 
     def __init__(self, hasten: Hasten) -> None:
         self._hasten = hasten
-        self._echo = f"hasten-bench.{secrets.token_hex(8)}"
+        self._echo = f"hasten-bench.{random_id()}"
         self._finished: dict[str, asyncio.Future[Finished]] = {}
         self._read_seq = 0
 

@@ -66,9 +66,9 @@ def refusal(answer: Answer, settings: Settings) -> str | None:
     """Why this answer is not stored: truncated, tool_calls or empty; None when it may be."""
     if answer.finish_reason not in WHOLE:
         return "truncated"
-    if answer.tool_calls or answer.finish_reason == "tool_calls":
-        return None if settings.store_tool_calls else "tool_calls"
-    return None if answer.text.strip() else "empty"
+    if (answer.tool_calls or answer.finish_reason == "tool_calls") and not settings.store_tool_calls:
+        return "tool_calls"
+    return None if answer.tool_calls or answer.text.strip() else "empty"
 
 
 def lifetime_s(asked: float | None, settings: Settings) -> float:

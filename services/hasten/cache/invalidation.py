@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 
 from hasten.bus import Bus
 from hasten.cache.domain import named_tags, pair_marks
@@ -9,6 +10,7 @@ from hasten.cache.figures import Figures
 from hasten.cache.rejections import Rejections
 from hasten.cache.settings import Settings
 from hasten.cache.shelf import Shelf, stale_where
+from hasten.cache.sweeper import Publish
 from hasten.changes import ALL, reaching
 from hasten.deadline import now_ms
 from hasten.messages.cache import EntrySummary, Invalidate, Invalidation
@@ -25,33 +27,43 @@ _EVER = 2**53
 
 
 class Invalidator:
-    """Carries out invalidations. Deleting is not part of the promise: a store that fails leaves only garbage."""
+    """Carries out invalidations. Deleting is not part of the promise: a store that fails leaves only garbage, and one
+    that is slow goes on deleting after the reply."""
 
     def __init__(
-        self, settings: Settings, bus: Bus, shelf: Shelf, barrier: Barrier, rejections: Rejections, figures: Figures
+        self,
+        settings: Settings,
+        bus: Bus,
+        shelf: Shelf,
+        barrier: Barrier,
+        rejections: Rejections,
+        figures: Figures,
+        publish: Publish,
     ) -> None:
-        self._settings, self._bus, self._shelf = settings, bus, shelf
+        self._settings, self._bus, self._shelf, self._publish = settings, bus, shelf, publish
         self._barrier, self._rejections, self._figures = barrier, rejections, figures
+        self._removals: set[asyncio.Task[None]] = set()
 
     async def invalidate(self, body: Invalidate, tenant: str) -> Invalidation:
         """Returns when no replica serves what was named; raises Failed(bad_request | unavailable)."""
         tags = self._tags(body)
         if body.dry_run:
-            entries, listed = await self._matching(tenant, tags)
+            entries, listed = await self._matching(tenant, None if body.everything else tags)
             return Invalidation(entries=entries, listed=listed)
         rejected = await self._rejected(body, tenant)
-        written = [ALL] if body.everything else tags
-        change = Change(tags=[*written, *rejected], reason=body.reason or "invalidate")
-        sequence = await self._bus.store(TENANT_CHANGE, change, tenant=tenant)
-        stored_at = time.monotonic()
-        removing = asyncio.ensure_future(self._remove(tenant, None if body.everything else tags, sequence))
+        named, reason = [ALL] if body.everything else tags, body.reason or "invalidate"
+        sequence = await self._bus.store(TENANT_CHANGE, Change(tags=[*named, *rejected], reason=reason), tenant=tenant)
+        stored_at, gone = time.monotonic(), Counter[str]()
+        removing = asyncio.get_running_loop().create_task(self._remove(tenant, named, sequence, reason, gone))
+        self._removals.add(removing)
+        removing.add_done_callback(self._removed)
         try:
             await self._barrier.passed(sequence, stored_at)
         finally:
             waited_s = time.monotonic() - stored_at
             self._figures.barrier(waited_s)
-            entries = await removing
-        return Invalidation(sequence=sequence, entries=entries, waited_ms=round(waited_s * 1000, 3))
+        await asyncio.wait([removing], timeout=self._settings.store_timeout_s)
+        return Invalidation(sequence=sequence, entries=gone.total(), waited_ms=round(waited_s * 1000, 3))
 
     def _tags(self, body: Invalidate) -> list[str]:
         tags = named_tags(body)
@@ -63,9 +75,9 @@ class Invalidator:
             raise Failed("bad_request", "reject needs the entries that were hit wrongly", param="entries")
         return tags
 
-    async def _matching(self, tenant: str, tags: list[str]) -> tuple[int, list[EntrySummary]]:
+    async def _matching(self, tenant: str, tags: list[str] | None) -> tuple[int, list[EntrySummary]]:
         try:
-            return await self._shelf.list(self._where(tenant, tags or None, _EVER), LISTED, now_ms())
+            return await self._shelf.list(self._where(tenant, tags, _EVER), LISTED, now_ms())
         except StoreError as error:
             raise Failed("unavailable", str(error), retry_after_ms=1000) from None
 
@@ -83,12 +95,25 @@ class Invalidator:
         marks = [mark for id_ in body.entries for mark in pair_marks(tenant, id_, texts.get(id_, ""), body.reject)]
         return await self._rejections.remember(marks)
 
-    async def _remove(self, tenant: str, tags: list[str] | None, sequence: int) -> int:
-        gone = 0
+    async def _remove(self, tenant: str, tags: list[str], sequence: int, reason: str, gone: Counter[str]) -> None:
+        """Deletes and tells how many entries went, which `gone` shows meanwhile."""
         try:
             for where in self._where(tenant, tags, sequence):
-                gone += (await self._shelf.remove(where)).total()
+                await self._shelf.remove(where, gone)
         except StoreError as error:
             log.warning("invalidated entries are still in the store: %s", error)
-        self._figures.gone("invalidated", gone)
-        return gone
+        if gone:
+            self._figures.gone("invalidated", gone.total())
+            await self._publish(tenant, tags, gone.total(), reason, sequence)
+
+    def _removed(self, removal: asyncio.Task[None]) -> None:
+        self._removals.discard(removal)
+        if not removal.cancelled() and (error := removal.exception()) is not None:
+            log.error("an invalidation did not end its deletions: %s", type(error).__name__)
+
+    async def close(self) -> None:
+        """Ends the deletions that go on after their replies; what they leave expires or is swept elsewhere."""
+        removals = list(self._removals)
+        for removal in removals:
+            removal.cancel()
+        await asyncio.gather(*removals, return_exceptions=True)

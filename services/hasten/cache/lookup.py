@@ -53,7 +53,9 @@ class Finder:
         """Why this entry may not be served, as far as the entry itself is concerned."""
         if worn(entry, now_ms(), lookup.max_age_s):
             return "expired"
-        if entry.era != era or not self._freshness.table.fresh(entry.tenant, entry.tags, entry.read_seq):
+        if entry.era != era or not self._freshness.table.fresh(
+            entry.tenant, [*entry.tags, *lookup.tags], entry.read_seq
+        ):
             return "stale"
         return None if self._freshness.leased else "lease"
 

@@ -59,7 +59,9 @@ class Cache:
         self._rejections = Rejections(bus)
         self._barrier = Barrier(bus)
         self._finder = Finder(settings, self._shelf, self._freshness, self._rejections, self._figures)
-        self._invalidator = Invalidator(settings, bus, self._shelf, self._barrier, self._rejections, self._figures)
+        self._invalidator = Invalidator(
+            settings, bus, self._shelf, self._barrier, self._rejections, self._figures, self._publish
+        )
         self._sweeper = Sweeper(settings, self._shelf, self._figures, self._wanted, self._publish)
         self._service = Service(bus, "cache", "Stores answers and finds them by key or meaning.", report=self.report)
         self._service.answer(CACHE_LOOKUP, self._on_lookup, limit=settings.limit, waiting=settings.waiting)
@@ -100,6 +102,7 @@ class Cache:
     async def close(self) -> None:
         """Ends what is left, leaves the registry of replicas and closes the store."""
         await self._service.close()
+        await self._invalidator.close()
         await self._sweeper.close()
         await self._freshness.close()
         await self._shelf.close()
@@ -157,11 +160,7 @@ class Cache:
         return None if unsuited(put.text, Reading(put.text[: self._settings.max_chars]), self._settings) else vector
 
     async def _on_invalidate(self, body: Invalidate, call: Call) -> Invalidation:
-        done = await self._invalidator.invalidate(body, call.tenant)
-        if done.entries and not body.dry_run:
-            named = ["*"] if body.everything else [*body.tags, *body.documents, *body.entries, *body.models]
-            await self._publish(call.tenant, named, done.entries, body.reason or "invalidate", done.sequence)
-        return done
+        return await self._invalidator.invalidate(body, call.tenant)
 
 
 def _check_names(key: str, partition: str) -> None:
@@ -174,5 +173,5 @@ def _check_names(key: str, partition: str) -> None:
 
 def build(settings: Settings, bus: Bus) -> Cache:
     """The cache with its whole wiring; raises StoreError for an address that is none."""
-    vectors = store(settings.qdrant, Path(settings.data), "cache", api_key=settings.qdrant_api_key or None)
+    vectors = store(settings.store_url, Path(settings.data), "cache", api_key=settings.store_api_key or None)
     return Cache(settings, bus, vectors)

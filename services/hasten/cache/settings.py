@@ -4,8 +4,8 @@ import msgspec
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """`data` is the folder of the embedded store; `qdrant` is `embedded`, or the http(s) address of a Qdrant server
-    (needed for more than one replica) with `qdrant_api_key`. `sources` are subjects of change events that
+    """`data` is the folder of the embedded store; `store_url` is `embedded`, or the http(s) address of a Qdrant server
+    (needed for more than one replica) with `store_api_key`. `sources` are subjects of change events that
     HASTEN_CHANGES captures besides its own. `dim` is the width of the vectors, that of the embedder's model.
 
     `semantic` off leaves exact hits only. `threshold` is the least cosine similarity of a hit by meaning, which must
@@ -17,14 +17,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `hot_bytes` bound what a replica keeps in memory, which it compares with the store after `hot_s`. `max_tags` is the
     most tags of an answer or an invalidation.
 
-    `store_timeout_s` is how long the store may take before a lookup is a miss. `sweep_s` is how often entries made
+    `store_timeout_s` is how long the store may take before a lookup is a miss, and how long an invalidation waits for
+    its deletions once nobody serves what it names. `sweep_s` is how often entries made
     stale by changes are deleted, `tidy_s` how often expired and surplus ones are. `limit` requests of a kind are
     handled at once, `waiting` more stand in line.
     """
 
     data: str = ".hasten"
-    qdrant: str = "embedded"
-    qdrant_api_key: str = ""
+    store_url: str = "embedded"
+    store_api_key: str = ""
     sources: list[str] = []
     dim: int = 384
     semantic: bool = True

@@ -4,7 +4,9 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 from hasten.cache.domain import INDEXES, Entry, compartment, entry_id, payload_of, read_payload
 from hasten.cache.hot import HotSet
@@ -16,10 +18,15 @@ BATCH = 64
 """Entries read and deleted at a time when their tenants have to be told apart."""
 TAGS = 128
 """Tags in one filter."""
+SAMPLE = 1000
+"""Entries whose last use tells how old the oldest are."""
+TIDYING_S = 30.0
+"""How long one call to the store may take that tidies and that nobody waits for."""
 
 
 class Shelf:
-    """Entries by key and by vector. Methods raise StoreError, also when the store takes longer than it may."""
+    """Entries by key and by vector. Methods raise StoreError, also when one call to the store takes longer than it may:
+    `store_timeout_s`, or TIDYING_S in `expire`, `shrink` and a patient `remove`. Opening and closing have no limit."""
 
     def __init__(self, store: VectorStore, settings: Settings) -> None:
         self._store, self._settings = store, settings
@@ -74,62 +81,67 @@ class Shelf:
         await self._within(self._store.upsert([Point(id=entry.id, vector=vector, payload=payload_of(entry))]))
         self.hot.put(entry, time.monotonic())
 
-    async def _within(self, work: Any) -> Any:
+    async def _within(self, work: Any, limit_s: float | None = None) -> Any:
         try:
-            async with asyncio.timeout(self._settings.store_timeout_s):
+            async with asyncio.timeout(self._settings.store_timeout_s if limit_s is None else limit_s):
                 return await work
         except TimeoutError:
             raise StoreError("the vector store took too long") from None
 
     async def find(self, tenant: str, ids: list[str]) -> list[Entry]:
         """The entries of this tenant among these ids."""
-        points = await self._store.get(ids)
+        points = await self._within(self._store.get(ids))
         entries = [read_payload(point.id, point.payload) for point in points]
         return [entry for entry in entries if entry is not None and entry.tenant == tenant]
 
     async def list(self, where: Sequence[Where], limit: int, now_ms: float) -> tuple[int, list[EntrySummary]]:
         """How many entries match one of these filters, and up to `limit` of them without their answers."""
-        ids: set[str] = set()
-        listed: list[EntrySummary] = []
+        there, listed, counted = 0, list[EntrySummary](), list[Any]()
         for one in where:
-            for point in await self._store.scroll(one, 10 * self._settings.max_entries):
-                if point.id not in ids and len(listed) < limit and (entry := read_payload(point.id, point.payload)):
-                    listed.append(_summary(entry, now_ms))
-                ids.add(point.id)
-        return len(ids), listed
+            uncounted = msgspec.structs.replace(one, unequal={"marks": list(counted)}) if counted else one
+            there += await self._within(self._store.count(uncounted))
+            if len(listed) < limit:
+                found = await self._within(self._store.scroll(uncounted, limit - len(listed)))
+                entries = (read_payload(point.id, point.payload) for point in found)
+                listed += [_summary(entry, now_ms) for entry in entries if entry]
+            counted += cast(list[Any], one.equal.get("marks", []))
+        return there, listed
 
-    async def remove(self, where: Where) -> Counter[str]:
-        """Deletes what matches; returns how many entries went, by tenant."""
-        gone: Counter[str] = Counter()
-        while found := await self._store.scroll(where, BATCH):
-            deleted = await self._store.delete(ids=[point.id for point in found])
+    async def remove(self, where: Where, gone: Counter[str], most: int = 2**53, *, patient: bool = False) -> None:
+        """Deletes what matches, up to `most` entries, and adds to `gone` how many went so far, by tenant."""
+        limit_s = TIDYING_S if patient else None
+        while most > 0 and (found := await self._within(self._store.scroll(where, min(most, BATCH)), limit_s)):
+            deleted = await self._within(self._store.delete(ids=[point.id for point in found]), limit_s)
             for point in found:
                 self.hot.drop(str(point.payload.get("owner")), str(point.payload.get("key")))
             if not deleted:
                 break
             gone.update(str(point.payload.get("owner")) for point in found)
-        return gone
+            most -= len(found)
 
     async def expire(self, now_ms: float) -> int:
         """Deletes what has expired."""
-        return await self._store.delete(where=Where(below={"expires_ms": now_ms + 1}))
+        expired = Where(below={"expires_ms": now_ms + 1})
+        return int(await self._within(self._store.delete(where=expired), TIDYING_S))
 
     async def shrink(self, now_ms: float) -> tuple[int, int]:
         """Notes what was used and, above the bound, deletes what was used least recently, 5% more than needed.
 
         Returns how many entries there are and how many were deleted. Ids are hashes, so the first of them are a fair
-        sample of the ages.
+        sample of the ages. Many entries have the same age, that of the note, so the surplus is counted out.
         """
         used, self._used = list(self._used), set()
-        await self._store.set_payload(used, {"used_ms": int(now_ms)})
-        there, most = await self._store.count(), self._settings.max_entries
+        await self._within(self._store.set_payload(used, {"used_ms": int(now_ms)}), TIDYING_S)
+        there, most = await self._within(self._store.count(), TIDYING_S), self._settings.max_entries
         if there <= most:
             return there, 0
-        sample = sorted(int(point.payload.get("used_ms", 0)) for point in await self._store.scroll(Where(), 1000))
-        share = (there - 0.95 * most) / there
-        cut = sample[min(len(sample) - 1, int(share * len(sample)))]
-        evicted = await self._store.delete(where=Where(below={"used_ms": cut + 1}))
-        return there - evicted, evicted
+        surplus, gone = there - int(0.95 * most), Counter[str]()
+        found = await self._within(self._store.scroll(Where(), SAMPLE), TIDYING_S)
+        sample = sorted(int(point.payload.get("used_ms", 0)) for point in found)
+        cut = sample[min(len(sample) - 1, int(surplus / there * len(sample)))]
+        for bound in (cut, cut + 1):
+            await self.remove(Where(below={"used_ms": bound}), gone, surplus - gone.total(), patient=True)
+        return there - gone.total(), gone.total()
 
     async def close(self) -> None:
         """Closes the store."""

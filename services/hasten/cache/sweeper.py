@@ -6,6 +6,7 @@ deleting it only frees its place.
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from hasten.cache.domain import Entry
@@ -80,9 +81,13 @@ class Sweeper:
         sequence, tags = changes[0][0], [tag for _, tag in changes]
         named = None if ALL in tags else tags
         for where in stale_where(None if tenant == EVERYBODY else tenant, named, sequence):
-            for owner, entries in (await self._shelf.remove(where)).items():
-                self._figures.gone("invalidated", entries)
-                await self._publish(owner, tags, entries, "change", sequence)
+            gone = Counter[str]()
+            try:
+                await self._shelf.remove(where, gone, patient=True)
+            finally:
+                for owner, entries in gone.items():
+                    self._figures.gone("invalidated", entries)
+                    await self._publish(owner, tags, entries, "change", sequence)
 
     async def tidy(self) -> None:
         """Deletes what has expired and what is beyond the bound, and forgets what memory holds in vain."""

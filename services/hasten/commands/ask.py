@@ -1,7 +1,8 @@
 """`hasten ask`: one question, streamed to the terminal."""
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -9,7 +10,7 @@ from rich.console import Console
 
 from hasten.answered import Answered
 from hasten.client import Hasten
-from hasten.commands.options import Json, Nats, Tenant, with_client
+from hasten.commands.options import Json, Nats, Tenant, refuse, with_client
 from hasten.messages.chat import ChatReply, Chunk
 
 SOURCES = {
@@ -26,7 +27,9 @@ def ask(
         list[str] | None, typer.Option("--knowledge", "-k", help="A collection to answer from; may be repeated.")
     ] = None,
     model: Annotated[str, typer.Option(help="The model's public name; auto leaves the choice to the router.")] = "auto",
-    cache: Annotated[str, typer.Option(help="auto, exact, off or refresh.")] = "auto",
+    cache: Annotated[
+        Literal["auto", "exact", "off", "refresh"], typer.Option(help="What the cache may do; exact: not by meaning.")
+    ] = "auto",
     max_tokens: Annotated[int | None, typer.Option(min=1, help="The longest answer.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds until the deadline.")] = 60.0,
     tenant: Tenant = "demo",
@@ -34,6 +37,8 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Ask, and read the answer as it is generated; where it came from and how fast are said at the end."""
+    if not question.strip():
+        refuse("the question is empty")
     options: dict[str, Any] = {"knowledge": knowledge or [], "model": model, "cache": {"mode": cache}}
     if max_tokens is not None:
         options["max_tokens"] = max_tokens
@@ -47,7 +52,7 @@ def ask(
         if as_json:
             print(msgspec.json.encode(answered).decode())
         else:
-            conclude(answered)
+            conclude(answered, knowledge or [])
         return 0 if answered.failure is None else 1
 
     with_client(nats, tenant, work)
@@ -60,7 +65,7 @@ def show(event: ChatReply) -> None:
         sys.stdout.flush()
 
 
-def conclude(answered: Answered) -> None:
+def conclude(answered: Answered, knowledge: Sequence[str]) -> None:
     """Says on stderr where the answer came from, so that stdout holds the answer alone."""
     if answered.chunks:
         print(flush=True)
@@ -68,15 +73,28 @@ def conclude(answered: Answered) -> None:
     if answered.failure is not None:
         console.print(f"{answered.failure.code}: {answered.failure.detail}", style="red", markup=False)
         return
-    console.print(summary(answered), style="dim", markup=False)
+    console.print(summary(answered, knowledge), style="dim", markup=False, soft_wrap=True)
 
 
-def summary(answered: Answered) -> str:
-    """The last line: source, model, time to the first token and to the end, and what was read."""
+def summary(answered: Answered, knowledge: Sequence[str] = ()) -> str:
+    """The last line: source, model, time to the first token and to the end, and what was read of `knowledge`."""
     first = "no text" if answered.ttft_ms is None else f"first token {answered.ttft_ms:.0f} ms"
     parts = [SOURCES.get(answered.cache, answered.cache), answered.model, first, f"total {answered.total_ms:.0f} ms"]
-    passages = answered.notes.get("sources", {}).get("passages", [])
-    titles = [str(passage.get("title") or passage.get("document")) for passage in passages]
+    if answered.finish_reason == "length":
+        parts.append("cut at the token limit")
+    parts += _read(answered.notes.get("sources", {}), knowledge)
+    if entry := answered.notes.get("cache", {}).get("entry_id"):
+        parts.append(f"entry {entry}")
+    return " · ".join(part for part in parts if part)
+
+
+def _read(sources: dict[str, Any], knowledge: Sequence[str]) -> list[str]:
+    """What the note on the sources says: the titles, and the collections that hold nothing."""
+    titles = [str(passage.get("title") or passage.get("document")) for passage in sources.get("passages", [])]
+    missing = sources.get("missing", [])
+    parts = [f"nothing found in {', '.join(missing)}"] if missing else []
     if titles:
         parts.append("from " + ", ".join(dict.fromkeys(titles)))
-    return " · ".join(part for part in parts if part)
+    elif set(knowledge) - set(missing):
+        parts.append("no passages used")
+    return parts

@@ -44,6 +44,8 @@ def bench(
             print(msgspec.json.encode(report).decode())
         else:
             show(report)
+            if quick:
+                say("a quick run has too few samples for a verdict: run it without --quick for one")
         return 0
 
     configure_logging()
@@ -88,4 +90,4 @@ def show(report: Report) -> None:
     console.print(table)
     if report.loop_samples:
         late = f"{report.loop_late} of {report.loop_samples} wake-ups of the event loop"
-        console.print(f"{late} were more than 20 ms late (budget: none)")
+        console.print(f"{late} were more than 20 ms late (budget: never)")

@@ -33,16 +33,16 @@ async def run_demo(wanted: Wanted, as_json: bool) -> int:
         try:
             await made.runtime.start(say)
             async with Hasten.connect(made.nats) as hasten:
-                say(f"the help centre has {await ingest(hasten)} articles\n")
+                say(f"the help centre has {await ingest(hasten)} articles")
                 rows = [row async for row in play(hasten, _quiet if as_json else _stream)]
+            ok = not any(row.problems for row in rows)
+            if as_json:
+                print(msgspec.json.encode({"ok": ok, "rows": rows}).decode())
+            else:
+                _show(rows)
         finally:
             await made.runtime.drain()
             await made.runtime.close()
-    ok = not any(row.problems for row in rows)
-    if as_json:
-        print(msgspec.json.encode({"ok": ok, "rows": rows}).decode())
-    else:
-        _show(rows)
     return 0 if ok else 1
 
 
@@ -51,9 +51,9 @@ def _quiet(_: Step) -> Callable[[ChatReply], None]:
 
 
 def _stream(step: Step) -> Callable[[ChatReply], None]:
-    """Prints the question, and the answer as it comes."""
+    """Prints the question, and the answer as it comes; its line is ended by whatever is printed next."""
     if step.change:
-        print(f"\n(an article changes: {CHANGE[0]} becomes {CHANGE[1]})")
+        print(f"\n(an article changes: {CHANGE[0]} becomes {CHANGE[1]})", end="")
     print(f"\n[{step.name}] {step.question}\n  ", end="", flush=True)
 
     def show(event: ChatReply) -> None:
@@ -66,14 +66,18 @@ def _stream(step: Step) -> Callable[[ChatReply], None]:
 
 def _show(rows: list[Row]) -> None:
     console = Console()
-    console.print(_answers(rows), _stages(rows))
+    print("\n")
+    console.print(_answers(rows))
+    print()
+    console.print(_stages(rows))
     for row in rows:
         for problem in row.problems:
             console.print(f"{row.step}: {problem}", style="red", markup=False)
+    print(f"the article is as it was: {CHANGE[0].removeprefix('costs ')} again")
 
 
 def _answers(rows: list[Row]) -> Table:
-    table = Table(title="\nWhere the answers came from", title_justify="left")
+    table = Table(title="Where the answers came from", title_justify="left")
     for heading in ("question", "answered by"):
         table.add_column(heading, overflow="fold")
     for heading in ("first token", "total", "prompt tokens"):
@@ -91,7 +95,7 @@ def _answers(rows: list[Row]) -> Table:
 
 
 def _stages(rows: list[Row]) -> Table:
-    table = Table(title="\nWhere the time went (ms; stages may overlap)", title_justify="left")
+    table = Table(title="Where the time went (ms; stages may overlap)", title_justify="left")
     table.add_column("step")
     stages = list(dict.fromkeys(stage for row in rows for stage in row.stages_ms))
     for stage in stages:

@@ -1,7 +1,7 @@
 """`hasten ingest`: files into a collection, with a bar that moves when they can be found."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from hasten.commands.options import Nats, Tenant, with_client
 from hasten.loading import SUFFIXES, LoadError, find, load
 from hasten.messages.failure import Failed
 from hasten.settings import SettingsError
+from hasten.topics import checked
 
 PARALLEL = 8
 """Documents on their way at once: enough to keep the embedder busy, few enough to stop soon at Ctrl-C."""
@@ -29,23 +30,30 @@ def ingest(
     """Index Markdown, text, HTML and PDF files; ends when every one of them can be found."""
 
     async def work(hasten: Hasten) -> int:
-        files = {file: path if path.is_dir() else None for path in paths for file in find([path])}
-        if not files:
-            raise SettingsError(f"no {', '.join(sorted(SUFFIXES))} files there")
+        checked("collection", collection)
+        files = files_in(paths)
         refused = await ingest_files(hasten, collection, files, timeout)
-        for file, reason in refused:
-            Console(stderr=True, highlight=False).print(f"{file}: {reason}", style="red", markup=False)
+        for why in refused:
+            Console(stderr=True, highlight=False).print(why, style="red", markup=False, soft_wrap=True)
         print(f"{len(files) - len(refused)} of {len(files)} documents are in {collection}")
         return 1 if refused else 0
 
     with_client(nats, tenant, work)
 
 
+def files_in(paths: Sequence[Path]) -> dict[Path, Path | None]:
+    """The files to read, each with the folder that it was found in; raises LoadError, and SettingsError for none."""
+    files = {file: path if path.is_dir() else None for path in paths for file in find([path])}
+    if not files:
+        raise SettingsError(f"no {', '.join(sorted(SUFFIXES))} files in {', '.join(map(str, paths))}")
+    return files
+
+
 async def ingest_files(
     hasten: Hasten, collection: str, files: Mapping[Path, Path | None], timeout_s: float
-) -> list[tuple[Path, str]]:
-    """Ingests files (each with the folder that it was found in), some at a time; returns what was refused, and why."""
-    refused: list[tuple[Path, str]] = []
+) -> list[str]:
+    """Ingests files (each with the folder it was found in), some at a time; returns a sentence for each refused."""
+    refused: list[str] = []
     gate = asyncio.Semaphore(PARALLEL)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
@@ -57,9 +65,9 @@ async def ingest_files(
                     document = await asyncio.to_thread(load, file, root)
                     await hasten.ingest(collection, document, timeout_s=timeout_s)
                 except LoadError as error:
-                    refused.append((file, str(error)))
+                    refused.append(str(error))
                 except Failed as failed:
-                    refused.append((file, failed.failure.detail))
+                    refused.append(f"{file}: {failed.failure.detail}")
                 progress.advance(bar)
 
         await asyncio.gather(*(one(file, root) for file, root in files.items()))

@@ -1,5 +1,6 @@
 """`hasten invalidate`: cached answers that must not be given any more."""
 
+import uuid
 from typing import Annotated
 
 import msgspec
@@ -8,9 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from hasten.client import Hasten
-from hasten.commands.options import Json, Nats, Tenant, with_client
+from hasten.commands.options import Json, Nats, Tenant, refuse, with_client
 from hasten.messages.cache import Invalidate, Invalidation
-from hasten.settings import SettingsError
 
 Names = list[str] | None
 
@@ -31,6 +31,14 @@ def invalidate(
     as_json: Json = False,
 ) -> None:
     """Remove answers from the cache; returns when no replica serves them any more."""
+    if not (tag or document or entry or model or everything):
+        refuse("say what to invalidate: --tag, --document, --entry, --model or --everything")
+    for one in document or []:
+        if not all(one.partition("/")):
+            refuse(f"--document must be COLLECTION/ID, such as help/fees, not {one!r}")
+    for one in entry or []:
+        if not is_entry(one):
+            refuse(f"--entry must be the id of an entry, as `hasten ask` and --dry-run show it, not {one!r}")
     what = Invalidate(
         tags=tag or [],
         documents=document or [],
@@ -43,12 +51,18 @@ def invalidate(
     )
 
     async def work(hasten: Hasten) -> int:
-        if not (tag or document or entry or model or everything):
-            raise SettingsError("say what to invalidate: --tag, --document, --entry, --model or --everything")
         report(await hasten.invalidate(what), what, as_json)
         return 0
 
     with_client(nats, tenant, work)
+
+
+def is_entry(text: str) -> bool:
+    """Whether this can be the id of an entry: a UUID in its usual form."""
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def report(done: Invalidation, what: Invalidate, as_json: bool) -> None:
@@ -59,6 +73,8 @@ def report(done: Invalidation, what: Invalidate, as_json: bool) -> None:
     console = Console(highlight=False)
     if what.dry_run:
         table = Table("entry", "question", "tags", "age", box=None)
+        table.columns[0].no_wrap = True
+        table.columns[2].overflow = "fold"
         for entry in done.listed:
             table.add_row(entry.entry_id, entry.text, " ".join(entry.tags), f"{entry.age_s:.0f} s")
         console.print(table)

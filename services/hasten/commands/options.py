@@ -2,13 +2,15 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from hasten.address import nats_url
+from hasten.bus import Unreachable
 from hasten.client import Hasten
-from hasten.run import run_loop
+from hasten.run import run_loop, say
+from hasten.settings import SettingsError
 from hasten.telemetry import configure_logging
 
 Nats = Annotated[
@@ -32,8 +34,17 @@ def with_client(nats: str | None, tenant: str, work: Callable[[Hasten], Awaitabl
     """Connects, runs `work` and ends the command with the exit code it returns (2 for what a person can put right)."""
 
     async def connected() -> int:
-        async with Hasten.connect(nats_url(nats), tenant=tenant) as hasten:
-            return await work(hasten)
+        try:
+            async with Hasten.connect(nats_url(nats), tenant=tenant) as hasten:
+                return await work(hasten)
+        except Unreachable as error:
+            raise SettingsError(f"{error}; another one is named with --nats or HASTEN_NATS") from None
 
     configure_logging()
     raise typer.Exit(run_loop(connected()))
+
+
+def refuse(why: str) -> NoReturn:
+    """Ends the command with 2 and one sentence, before anything has been done."""
+    say(f"hasten: {why}")
+    raise typer.Exit(2)

@@ -7,6 +7,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from hasten.address import nats_url, without_secret
 from hasten.client import Hasten
 from hasten.commands.options import Json, Nats, Tenant, with_client
 from hasten.discovery import Running
@@ -15,6 +16,18 @@ from hasten.messages.route import ModelInfo
 
 QUEUES = ("queued", "waiting_texts", "lag")
 """What services call the work that waits, in their reports: requests, texts, stream messages."""
+LABELS = {
+    "hit_rate": "hit rate of all lookups",
+    "mean_hit_age_s": "mean age of a hit (s)",
+    "evictions": "evicted to make room",
+    "hot_entries": "entries in memory",
+    "hot_bytes": "bytes in memory",
+    "lag": "messages not applied yet",
+    "applied": "applied up to message",
+}
+"""What the figures of cache and retriever are called for people, where their own name says too little."""
+IN_EVERY_REPORT = ("active", "draining")
+"""The table of services has these already."""
 
 
 def status(tenant: Tenant = "demo", nats: Nats = None, as_json: Json = False) -> None:
@@ -26,7 +39,7 @@ def status(tenant: Tenant = "demo", nats: Nats = None, as_json: Json = False) ->
         if as_json:
             print(msgspec.json.encode({"services": services, "models": models}).decode())
         else:
-            show(Console(highlight=False), services, models)
+            show(Console(highlight=False), without_secret(nats_url(nats)), services, models)
         return 0 if services else 1
 
     with_client(nats, tenant, work)
@@ -40,17 +53,26 @@ async def models_of(hasten: Hasten) -> list[ModelInfo]:
         return []
 
 
-def show(console: Console, services: list[Running], models: list[ModelInfo]) -> None:
+def show(console: Console, url: str, services: list[Running], models: list[ModelInfo]) -> None:
     """Prints the tables for people."""
     if not services:
-        console.print("no service answers; is `hasten up` or `hasten run` running?")
+        console.print(
+            f"no service answers at {url}: is `hasten up` or `hasten run` running, and on this server?", soft_wrap=True
+        )
+        console.print("another one is named with --nats or HASTEN_NATS")
         return
-    console.print(_services(services))
+    console.print(f"NATS: {url}")
+    _section(console, "Services", _services(services))
     if models:
-        console.print(model_table(models))
+        _section(console, "Models", model_table(models))
     for running in services:
-        if running.name == "cache":
-            console.print(_figures("cache", running.report))
+        if running.name in ("cache", "retriever"):
+            _section(console, f"{running.name.title()} {running.id[:8]}", _figures(running.report))
+
+
+def _section(console: Console, heading: str, table: Table) -> None:
+    console.print(f"\n{heading}", style="bold")
+    console.print(table)
 
 
 def _services(services: list[Running]) -> Table:
@@ -77,10 +99,11 @@ def model_table(models: Iterable[ModelInfo]) -> Table:
     return table
 
 
-def _figures(title: str, report: dict[str, Any]) -> Table:
-    table = Table(title, "", box=None)
-    for name, value in flat(report):
-        table.add_row(name.replace("_", " "), f"{value:.3f}" if isinstance(value, float) else str(value))
+def _figures(report: dict[str, Any]) -> Table:
+    table = Table("figure", "value", box=None)
+    for name, value in flat({name: value for name, value in report.items() if name not in IN_EVERY_REPORT}):
+        label = LABELS.get(name, name.replace("_", " "))
+        table.add_row(label, f"{value:.3f}" if isinstance(value, float) else str(value))
     return table
 
 
@@ -88,5 +111,5 @@ def flat(report: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """The figures of a report, nested ones with their path as name."""
     found: list[tuple[str, Any]] = []
     for name, value in report.items():
-        found += flat(value, f"{prefix}{name} ") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
+        found += flat(value, f"{prefix}{name}: ") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
     return found

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hasten.messages.chat import Turn
+from hasten.messages.chat import SYSTEM_ROLES, Turn
 
 _KNOWN = (
     r"<[|｜][^<>|｜\s]{1,64}[|｜]>",
@@ -33,7 +33,7 @@ def neutral_turn(turn: Turn, neutral: Neutraliser) -> Turn:
 
     JSON stays JSON: there a control token can only stand inside a string.
     """
-    if turn.role in ("system", "developer"):
+    if turn.role in SYSTEM_ROLES:
         return turn
     content = turn.content
     if isinstance(content, str):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from hasten.messages.chat import Turn
+from hasten.messages.chat import SYSTEM_ROLES, Turn
 
 Turns = list[Turn]
 
@@ -28,7 +28,7 @@ def conversation(messages: Iterable[Turn]) -> Conversation:
     system: Turns = []
     others: Turns = []
     for turn in messages:
-        (system if turn.role in ("system", "developer") else others).append(turn)
+        (system if turn.role in SYSTEM_ROLES else others).append(turn)
     last = max((at for at, turn in enumerate(others) if turn.role == "user"), default=-1)
     if last < 0:
         return Conversation(system=system, rounds=[], user=None, steps=_groups(others, "assistant"))

@@ -34,7 +34,7 @@ STEPS = (
         facts=("9 euros",),
     ),
     Step(
-        name="near twin",
+        name="near twin, not to be served from the cache",
         question="How much does the Family plan cost for 12 months?",
         sources=("miss",),
         generations=1,
@@ -65,7 +65,7 @@ def documents() -> list[Document]:
 
 
 async def ingest(hasten: Hasten) -> int:
-    """Ingests the help centre and returns the number of articles; unchanged ones cost nothing."""
+    """Ingests the help centre and returns the number of articles."""
     articles = documents()
     limit = asyncio.Semaphore(16)
 

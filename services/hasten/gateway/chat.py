@@ -1,7 +1,5 @@
 """POST /v1/chat/completions: refused here if it is the caller's fault, otherwise handed to an exchange."""
 
-import secrets
-
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
@@ -14,6 +12,7 @@ from hasten.gateway.head import Head
 from hasten.gateway.settings import Settings
 from hasten.keys import KeyRing
 from hasten.messages.failure import Failed
+from hasten.topics import random_id
 
 REQUEST_ID = "hasten.request_id"
 """Where an ASGI scope has the id of its request, for the headers of an error."""
@@ -34,7 +33,7 @@ class Chat:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request; raises Failed while nothing has been sent."""
         headers = Headers(scope=scope)
-        scope[REQUEST_ID] = request_id = request_id_of(headers) or secrets.token_hex(8)
+        scope[REQUEST_ID] = request_id = request_id_of(headers) or random_id()
         tenant = tenant_of(headers, self._keys)
         limit, timeout_s = self._settings.max_body_bytes, self._settings.read_timeout_s
         try:

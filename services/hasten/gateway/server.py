@@ -74,7 +74,7 @@ class HttpServer:
 
     async def start(self) -> None:
         """Returns when connections are accepted; raises SettingsError when the address cannot be listened on."""
-        listener = self._listen()
+        listener = _listen(self._host, self._port, self._write_timeout_s)
         self._port = listener.getsockname()[1]
         self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listener]))
         up = asyncio.ensure_future(self._server.up.wait())
@@ -82,23 +82,6 @@ class HttpServer:
         if not self._server.up.is_set():
             up.cancel()
             self._task.result()
-
-    def _listen(self) -> socket.socket:
-        listener: socket.socket | None = None
-        try:
-            family, kind, _, _, address = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)[0]
-            listener = socket.socket(family, kind)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-            if (option := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
-                listener.setsockopt(socket.IPPROTO_TCP, option, int(self._write_timeout_s * 1000))
-            listener.bind(address)
-            listener.listen(1024)
-        except OSError as error:
-            if listener is not None:
-                listener.close()
-            raise SettingsError(_sentence(self._host, self._port, error)) from None
-        return listener
 
     async def drain(self) -> None:
         """Accepts no more connections and returns when all that were being answered are."""
@@ -118,6 +101,30 @@ class HttpServer:
         _, late = await asyncio.wait({self._task}, timeout=1)
         for task in late:
             task.cancel()
+
+
+def check_free(http: str) -> None:
+    """Raises SettingsError when HOST:PORT cannot be listened on now; port 0 always can."""
+    host, port = host_port(http, "http")
+    _listen(host, port, 0).close()
+
+
+def _listen(host: str, port: int, write_timeout_s: float) -> socket.socket:
+    listener: socket.socket | None = None
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        if (option := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
+            listener.setsockopt(socket.IPPROTO_TCP, option, int(write_timeout_s * 1000))
+        listener.bind(address)
+        listener.listen(1024)
+    except OSError as error:
+        if listener is not None:
+            listener.close()
+        raise SettingsError(_sentence(host, port, error)) from None
+    return listener
 
 
 def _sentence(host: str, port: int, error: OSError) -> str:

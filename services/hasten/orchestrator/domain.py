@@ -3,8 +3,7 @@
 import msgspec
 
 from hasten.fingerprint import Fingerprint, fingerprint
-from hasten.messages.cache import Answer
-from hasten.messages.chat import ChatRequest, Turn
+from hasten.messages.chat import ChatRequest, Turn, needs_of
 from hasten.messages.failure import Failed
 
 SHORT_FOLLOW_UP_WORDS = 10
@@ -48,14 +47,28 @@ def plan_of(request: ChatRequest) -> Plan:
     semantic = reads and policy.mode == "auto" and print_.single_turn
     return Plan(
         fingerprint=print_,
-        flight=(print_.key, policy.mode, policy.max_age_s, policy.max_distance, policy.store, tuple(policy.tags)),
+        flight=(
+            print_.key,
+            policy.mode,
+            policy.max_age_s,
+            policy.max_distance,
+            policy.store,
+            tuple(policy.tags),
+            request.explain,
+        ),
         read_exact=reads,
         read_semantic=semantic,
         share=reads,
         store=usable and policy.store,
         tags=[*policy.tags, *(f"collection:{name}" for name in request.knowledge)],
         query=retrieval_query(request.messages) if request.knowledge or semantic else "",
-        needs=_needs(request),
+        needs=needs_of(
+            request.messages,
+            tools=request.tools,
+            response_format=request.response_format,
+            logprobs=request.logprobs,
+            top_logprobs=request.top_logprobs,
+        ),
         prompt_tokens=int(sum(len(turn.text) for turn in request.messages) / CHARS_PER_TOKEN) + 8,
     )
 
@@ -68,25 +81,6 @@ def retrieval_query(messages: list[Turn]) -> str:
     if len(asked) > 1 and len(asked[-1].split()) <= SHORT_FOLLOW_UP_WORDS:
         return f"{asked[-2]}\n{asked[-1]}"
     return asked[-1]
-
-
-def _needs(request: ChatRequest) -> list[str]:
-    needs = []
-    if request.tools:
-        needs.append("tools")
-    if request.response_format and request.response_format.get("type") in ("json_object", "json_schema"):
-        needs.append("json")
-    if request.logprobs or request.top_logprobs:
-        needs.append("logprobs")
-    parts = (part for turn in request.messages if isinstance(turn.content, list) for part in turn.content)
-    if any(str(part.get("type", "")).startswith(("image", "input_image")) for part in parts):
-        needs.append("vision")
-    return needs
-
-
-def storable(answer: Answer) -> bool:
-    """Whether a finished answer is whole: it ended by itself, says something and calls no tool."""
-    return answer.finish_reason == "stop" and bool(answer.text.strip()) and not answer.tool_calls
 
 
 def stops(stop: str | list[str] | None) -> list[str]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ from msgspec import structs
 from hasten.messages.chat import Chunk, Done
 from hasten.messages.failure import Failed, Failure
 from hasten.telemetry import Stopwatch, logger
+from hasten.topics import random_id
 
 log = logger("orchestrator")
 Run = Callable[["Flight"], Awaitable[None]]
@@ -19,18 +19,20 @@ Run = Callable[["Flight"], Awaitable[None]]
 class Flight:
     """A request on its way. `say` appends an event; `events` yields all of them to each reader, then waits for more.
 
-    `tags` and `read_seq` are what the answer depends on so far. `id` names the generation at the worker.
+    `id` names the generation at the worker; `abandoned` is a flight that its last reader has left. `tags` and
+    `read_seq` are what the answer depends on so far.
     """
 
     def __init__(self, tenant: str, deadline_ms: float, *, tags: list[str], read_seq: int) -> None:
         self.tenant, self.deadline_ms, self.tags, self.read_seq = tenant, deadline_ms, tags, read_seq
-        self.id = secrets.token_hex(8)
+        self.id = random_id()
         self.watch = Stopwatch()
         self.slug = self.worker = ""
         self.worker_ttft_ms = 0.0
         self.chunks = 0
         self.readers = 0
         self.ended = False
+        self.abandoned = False
         self.settled = asyncio.Event()
         self._events: list[Any] = []
         self._more = asyncio.Event()
@@ -85,6 +87,7 @@ class Flight:
         finally:
             self.readers -= 1
             if not self.readers and not self.ended and self._task is not None:
+                self.abandoned = True
                 self._task.cancel()
 
 
@@ -96,8 +99,9 @@ class Flights:
         self.all: set[Flight] = set()
 
     def find(self, key: tuple[object, ...]) -> Flight | None:
-        """The flight of this key that is alive or not yet stored."""
-        return self._by_key.get(key)
+        """The flight of this key that is alive or not yet stored; none that its last reader has left."""
+        flight = self._by_key.get(key)
+        return None if flight is None or flight.abandoned else flight
 
     def launch(self, key: tuple[object, ...] | None, flight: Flight, run: Run) -> None:
         """Starts a flight and, with a key, lets others join it until it has settled."""

@@ -1,6 +1,6 @@
 """Runs one generation on a worker and relays it; when the worker is lost, the text goes on from another."""
 
-import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,9 +12,11 @@ from hasten.messages.cache import Answer
 from hasten.messages.chat import ChatRequest, Chunk, Done, Turn
 from hasten.messages.failure import RETRYABLE, Failed, Failure
 from hasten.messages.generate import GENERATE, Generate
+from hasten.messages.retrieve import Passage
 from hasten.messages.route import Routed
 from hasten.orchestrator.domain import stops
 from hasten.orchestrator.flight import Flight
+from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.stages import Stages
 
 _SAMPLING = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty")
@@ -23,12 +25,11 @@ _SAMPLING = ("temperature", "top_p", "seed", "frequency_penalty", "presence_pena
 def generate_of(
     request: ChatRequest, routed: Routed, messages: list[Turn], continues: str = "", sent: int = 0
 ) -> Generate:
-    """The worker's request: the prompt, the caller's options, and the model's defaults for what was left open.
+    """The worker's request: the prompt and the caller's options; the worker knows its model's defaults.
 
     `continues` is what was shown already, in `sent` chunks of at least a token each.
     """
     given = {name: getattr(request, name) for name in _SAMPLING if getattr(request, name) is not None}
-    options = {**routed.defaults, **given}
     return Generate(
         messages=messages,
         max_tokens=max(1, (request.max_tokens or routed.max_tokens) - sent),
@@ -40,25 +41,48 @@ def generate_of(
         response_format=request.response_format,
         continues=continues,
         priority=request.priority,
-        **{name: options[name] for name in _SAMPLING if name in options},
-        extra={**{name: value for name, value in options.items() if name not in _SAMPLING}, **request.extra},
+        **given,
+        extra=request.extra,
     )
+
+
+class Reroute:
+    """Finds another worker for a flight, and its prompt: a new one where the model counts or fits differently."""
+
+    def __init__(
+        self, stages: Stages, passages: list[Passage], vector: bytes | None, tell: Callable[[Routed], None]
+    ) -> None:
+        self._stages, self._passages, self._vector, self._tell = stages, passages, vector, tell
+
+    async def find(
+        self, last: Routed, messages: list[Turn], failed: list[str], model: str | None
+    ) -> tuple[Routed, list[Turn]] | None:
+        """A worker that has not failed, of `model` if given, and its prompt; None when there is none."""
+        try:
+            routed = await self._stages.route(self._vector, model=model, exclude=failed)
+            if _fit(routed) != _fit(last):
+                messages = (await self._stages.compress(routed, self._passages)).messages
+        except Failed:
+            return None
+        self._tell(routed)
+        return routed, messages
+
+
+def _fit(routed: Routed) -> tuple[str, int, int]:
+    return routed.tokenizer, routed.token_budget, routed.context_window
 
 
 class Generation:
     """The answer of one flight, from however many workers it takes."""
 
-    def __init__(self, bus: Bus, flight: Flight, request: ChatRequest, *, attempts: int, silence_s: float) -> None:
-        self._bus, self._flight, self._request = bus, flight, request
-        self._attempts, self._silence_s = attempts, silence_s
+    def __init__(self, bus: Bus, flight: Flight, request: ChatRequest, settings: Settings) -> None:
+        self._bus, self._flight, self._request, self._settings = bus, flight, request, settings
         self._before = 0
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._tool_calls: list[dict[str, Any]] = []
 
-    async def run(
-        self, stages: Stages, routed: Routed, messages: list[Turn], vector: bytes | None
-    ) -> tuple[Answer, Done]:
+    async def run(self, routed: Routed, messages: list[Turn], reroute: Reroute) -> tuple[Answer, Done]:
         """Streams the answer to the flight and returns it whole; raises Failed when no worker could finish it.
 
         Before the first chunk any worker may take over. Afterwards only one of the same model whose engine continues
@@ -70,10 +94,10 @@ class Generation:
             if isinstance(ended, Done):
                 return self._answer(ended, routed), ended
             failed.append(routed.worker)
-            if ended.code in RETRYABLE and len(failed) < self._attempts and self._may_go_on(routed):
+            if ended.code in RETRYABLE and len(failed) < self._settings.attempts and self._may_go_on(routed):
                 model = routed.model if self._flight.chunks else None
-                with contextlib.suppress(Failed):
-                    routed = await stages.route(vector, model=model, exclude=failed)
+                if (other := await reroute.find(routed, messages, failed, model)) is not None:
+                    routed, messages = other
                     continue
             raise Failed.of(msgspec.structs.replace(ended, tokens_sent=self._flight.chunks, model=routed.model))
 
@@ -94,7 +118,7 @@ class Generation:
             deadline_ms=flight.deadline_ms,
             request_id=attempt_id,
             headers={TENANT: flight.tenant},
-            idle_s=self._silence_s,
+            idle_s=self._settings.silence_s,
         )
         async with stream:
             async for event in stream:

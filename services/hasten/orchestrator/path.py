@@ -15,9 +15,9 @@ from hasten.messages.cache import Answer, CacheHit, CacheMiss
 from hasten.messages.chat import ChatRequest, Done, Note
 from hasten.messages.retrieve import Passage, Retrieved
 from hasten.messages.route import Routed
-from hasten.orchestrator.domain import Plan, storable
+from hasten.orchestrator.domain import Plan
 from hasten.orchestrator.flight import Flight
-from hasten.orchestrator.generation import Generation
+from hasten.orchestrator.generation import Generation, Reroute
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.stages import Stages
@@ -50,7 +50,7 @@ class Path:
             if hit is None:
                 await self._together()
             else:
-                self._serve(hit)
+                self.serve(hit)
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -65,17 +65,21 @@ class Path:
         """Waits a moment for the exact lookup; a slower one goes on beside the embedding and is asked again there."""
         if not self._plan.read_exact:
             return None
-        if (remembered := self._remembered()) is not None:
-            return remembered
         self._exact_task = self._spawn(self._stages.exact())
         await asyncio.wait([self._exact_task], timeout=self._settings.exact_wait_ms / 1000)
         return self._hit_of(self._exact_task)
 
-    def _remembered(self) -> CacheHit | None:
+    def remembered(self) -> CacheHit | None:
         """The hit that the cache confirmed a moment ago, if nothing that it depends on has changed since."""
+        if not self._plan.read_exact:
+            return None
         tenant, key = self._flight.tenant, self._plan.fingerprint.key
         hit = self._recent.find(tenant, key, self._request.cache.max_age_s, time.monotonic())
-        return hit if hit is not None and self._freshness.fresh(tenant, hit.tags, hit.read_seq) else None
+        return (
+            hit
+            if hit is not None and self._freshness.fresh(tenant, [*hit.tags, *self._request.cache.tags], hit.read_seq)
+            else None
+        )
 
     def _hit_of(self, task: asyncio.Task[CacheHit | CacheMiss] | None) -> CacheHit | None:
         if task is None or not task.done() or task.cancelled():
@@ -84,7 +88,8 @@ class Path:
         if isinstance(found, CacheMiss):
             self._miss = found
             return None
-        if not self._freshness.fresh(self._flight.tenant, found.tags, found.read_seq):
+        tags = [*found.tags, *self._request.cache.tags]
+        if not self._freshness.fresh(self._flight.tenant, tags, found.read_seq):
             return None
         if found.kind == "exact":
             self._recent.remember(self._flight.tenant, self._plan.fingerprint.key, found, time.monotonic())
@@ -100,7 +105,7 @@ class Path:
             answered, lookups = await asyncio.wait(lookups, return_when=asyncio.FIRST_COMPLETED)
             for lookup in answered:
                 if (hit := self._hit_of(lookup)) is not None:
-                    self._serve(hit)
+                    self.serve(hit)
                     return
         if self._request.explain and self._miss is not None:
             self._note("cache", {"hit": None, **msgspec.to_builtins(self._miss)})
@@ -113,16 +118,16 @@ class Path:
             flight.tags = list(dict.fromkeys([*flight.tags, *(tag for one in retrieved.passages for tag in one.tags)]))
         self._note_route(routed)
         compressed = await self._stages.compress(routed, retrieved.passages)
-        used = [passage for passage in retrieved.passages if passage.id in set(compressed.used)]
+        kept = set(compressed.used)
+        used = [passage for passage in retrieved.passages if passage.id in kept]
         if self._request.knowledge:
             self._note_sources(used, retrieved.missing)
         sizes = {"tokens_before": compressed.tokens_before, "tokens_after": compressed.tokens_after}
         parts = [msgspec.to_builtins(part) for part in compressed.parts] if self._request.explain else []
         self._note("compress", {**sizes, "stable_tokens": compressed.stable_tokens, "parts": parts})
-        generation = Generation(
-            self._bus, flight, self._request, attempts=self._settings.attempts, silence_s=self._settings.silence_s
-        )
-        answer, done = await generation.run(self._stages, routed, compressed.messages, vector)
+        generation = Generation(self._bus, flight, self._request, self._settings)
+        reroute = Reroute(self._stages, retrieved.passages, vector, self._note_route)
+        answer, done = await generation.run(routed, compressed.messages, reroute)
         await self._finish(answer, done, used, vector)
 
     async def _finish(self, answer: Answer, done: Done, used: list[Passage], vector: bytes | None) -> None:
@@ -132,19 +137,20 @@ class Path:
         if not fresh:
             self._note("cache", {"hit": None, "stored": False, "reason": "stale"})
         flight.say(self._done(done.finish_reason, answer, "miss"))
-        if self._plan.store and fresh and storable(answer):
-            self._recent.forget(flight.tenant, self._plan.fingerprint.key)
+        if self._plan.store and fresh:
             notes = [{"kind": "sources", "data": _sources(used)}] if used else []
             await self._stages.put(msgspec.structs.replace(answer, notes=notes), vector)
+            self._recent.forget(flight.tenant, self._plan.fingerprint.key)
 
-    def _serve(self, hit: CacheHit) -> None:
+    def serve(self, hit: CacheHit) -> None:
         """Streams a cached answer in pieces whose concatenation is the stored text."""
         flight, answer = self._flight, hit.answer
         flight.tags, flight.read_seq = hit.tags, hit.read_seq
         about = {"hit": hit.kind, "model": answer.model, "entry_id": hit.entry_id, "age_s": hit.age_s}
         self._note("cache", {**about, "similarity": round(hit.similarity, 6)})
         for note in answer.notes:
-            self._note(note["kind"], note["data"])
+            if isinstance(note.get("kind"), str) and isinstance(note.get("data"), dict):
+                self._note(note["kind"], note["data"])
         if answer.reasoning:
             flight.text(reasoning=answer.reasoning)
         pieces = split_text(answer.text)

@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-import secrets
 from typing import Any
 
 import msgspec
+import nats.errors
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
@@ -19,10 +19,16 @@ from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.settings import Settings
 from hasten.service import Call, Service
 from hasten.telemetry import Stopwatch, counter, histogram
-from hasten.topics import BadName, checked
+from hasten.topics import BadName, checked, random_id
 
 _answers = counter("answers_total", "Requests that ended, by source of the answer or failure code", "source")
 _ttft = histogram("ttft_seconds", "From a request's arrival to its first chunk", "source")
+
+
+CALLERS_FAULT = frozenset({"bad_request", "unsupported", "context_overflow", "model_not_found", "too_large"})
+"""Failures that an identical request would meet as well."""
+JOINABLE_MS = 10_000
+"""A generation that has to end sooner is not joined by a request that has more time."""
 
 
 class Orchestrator:
@@ -32,7 +38,7 @@ class Orchestrator:
         self._bus, self._settings, self._freshness = bus, settings, freshness
         self._flights = Flights()
         self._recent = Recent(settings.recent_entries, settings.recent_s)
-        self._source = secrets.token_hex(8)
+        self._source = random_id()
         self._finished = 0
         self._counts: dict[str, int] = {}
         self.service = Service(bus, "orchestrator", "Answers chat requests", report=self.report)
@@ -65,21 +71,22 @@ class Orchestrator:
     async def _follow(
         self, request: ChatRequest, plan: Plan, call: Call, deadline_ms: float, reader: "_Reader"
     ) -> None:
-        """Reads the flight of this request; when one led by another fails before its first chunk, starts its own."""
-        flight, shared = await self._flight(request, plan, call.tenant, deadline_ms)
-        if shared:
-            await call.send(Note(kind="cache", data={"hit": "shared"}))
-        while True:
-            retry = False
-            async with contextlib.aclosing(flight.events()) as events:
-                async for event in events:
-                    if isinstance(event, Failure) and shared and not reader.chunks:
-                        retry = True
-                        break
-                    await reader.take(event, flight, shared)
-            if not retry:
+        """Reads the flight of this request; when another's fails before its first chunk, joins or starts the next."""
+        for retried in (False, True):
+            flight, shared = await self._flight(request, plan, call.tenant, deadline_ms)
+            if await self._read(flight, shared, call, reader, may_retry=shared and not retried):
                 return
-            flight, shared = self._launch(request, plan, call.tenant, deadline_ms), False
+
+    async def _read(self, flight: Flight, shared: bool, call: Call, reader: "_Reader", *, may_retry: bool) -> bool:
+        """Sends on what the flight says; False when it failed before its first chunk and may be tried again."""
+        async with contextlib.aclosing(flight.events()) as events:
+            if shared:
+                await call.send(Note(kind="cache", data={"hit": "shared"}))
+            async for event in events:
+                if isinstance(event, Failure) and may_retry and not reader.chunks and event.code not in CALLERS_FAULT:
+                    return False
+                await reader.take(event, flight, shared)
+        return True
 
     async def _flight(self, request: ChatRequest, plan: Plan, tenant: str, deadline_ms: float) -> tuple[Flight, bool]:
         """The flight to read and whether it is another's: joined while it runs, is fresh, and lives long enough."""
@@ -88,7 +95,8 @@ class Orchestrator:
             if flight.ended:
                 await flight.settled.wait()
                 continue
-            if self._freshness.fresh(tenant, flight.tags, flight.read_seq):
+            lives = flight.deadline_ms >= min(deadline_ms, now_ms() + JOINABLE_MS)
+            if lives and self._freshness.fresh(tenant, flight.tags, flight.read_seq):
                 return flight, True
             break
         return self._launch(request, plan, tenant, deadline_ms), False
@@ -96,7 +104,11 @@ class Orchestrator:
     def _launch(self, request: ChatRequest, plan: Plan, tenant: str, deadline_ms: float) -> Flight:
         flight = Flight(tenant, deadline_ms, tags=list(plan.tags), read_seq=self._freshness.applied)
         path = Path(self._bus, self._settings, self._freshness, self._recent, request, plan, flight)
-        self._flights.launch((tenant, plan.flight) if plan.share else None, flight, path.run)
+        if (hit := path.remembered()) is not None:
+            path.serve(hit)
+            flight.settled.set()
+        else:
+            self._flights.launch((tenant, plan.flight) if plan.share else None, flight, path.run)
         return flight
 
     async def _announce(self, call: Call, reader: "_Reader") -> None:
@@ -124,7 +136,7 @@ class Orchestrator:
             usage=done.usage,
             timings_ms=done.timings_ms,
         )
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(nats.errors.Error, Failed):
             await self._bus.publish(FINISHED, event, tenant=call.tenant)
 
     async def drain(self) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from hasten.bus import Bus
 from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT, Answer, CacheHit, CacheLookup, CacheMiss, CachePut, Stored
-from hasten.messages.chat import ChatRequest
+from hasten.messages.chat import SYSTEM_ROLES, ChatRequest
 from hasten.messages.compress import COMPRESS, Compress, Compressed
 from hasten.messages.embed import EMBED, Embed, Embedded
 from hasten.messages.failure import Failed, Failure
@@ -14,8 +14,6 @@ from hasten.orchestrator.domain import Plan
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.settings import Settings
 from hasten.topics import Topic
-
-SYSTEM = ("system", "developer")
 
 
 class Stages:
@@ -43,7 +41,9 @@ class Stages:
     async def exact(self) -> CacheHit | CacheMiss:
         """Looks the request up by key."""
         policy = self._request.cache
-        return await self._lookup("exact", CacheLookup(key=self._plan.fingerprint.key, max_age_s=policy.max_age_s))
+        return await self._lookup(
+            "exact", CacheLookup(key=self._plan.fingerprint.key, max_age_s=policy.max_age_s, tags=policy.tags)
+        )
 
     async def semantic(self, vector: bytes) -> CacheHit | CacheMiss:
         """Looks the request up by meaning."""
@@ -55,6 +55,7 @@ class Stages:
             vector=vector,
             max_age_s=policy.max_age_s,
             max_distance=policy.max_distance,
+            tags=policy.tags,
         )
         return await self._lookup("semantic", lookup)
 
@@ -95,7 +96,7 @@ class Stages:
             needs=self._plan.needs,
             prompt_tokens=self._plan.prompt_tokens,
             max_tokens=self._request.max_tokens,
-            turns=sum(turn.role not in SYSTEM for turn in self._request.messages),
+            turns=sum(turn.role not in SYSTEM_ROLES for turn in self._request.messages),
             latency_budget_ms=self._settings.latency_budget_ms or None,
             exclude=exclude or [],
         )
@@ -117,6 +118,11 @@ class Stages:
         reply: Compressed = await self._must("compress", COMPRESS, body)
         return reply
 
+    def _ttl_s(self) -> float | None:
+        """The shorter of what the operator and the caller ask for; None leaves it to the cache."""
+        asked = [self._settings.ttl_s or None, self._request.cache.max_age_s]
+        return min((ttl_s for ttl_s in asked if ttl_s is not None), default=None)
+
     async def put(self, answer: Answer, vector: bytes | None) -> str | None:
         """Stores the answer behind the version fence; returns the entry's id, or None when it was refused."""
         print_ = self._plan.fingerprint
@@ -128,7 +134,7 @@ class Stages:
             answer=answer,
             tags=self._flight.tags,
             read_seq=self._flight.read_seq,
-            ttl_s=self._settings.ttl_s or None,
+            ttl_s=self._ttl_s(),
             user=self._request.user,
         )
         reply = await self._ask("put", CACHE_PUT, body)

@@ -48,7 +48,7 @@ def named(name: str, models: Sequence[Model]) -> list[Model] | Failure:
     if name == AUTO:
         return list(models)
     found = [model for model in models if name in (model.name, model.slug, *model.aliases)]
-    known = ", ".join([AUTO, *(model.name for model in models)][:20])
+    known = ", ".join([AUTO, *(name for model in models for name in (model.name, *model.aliases))][:20])
     return found or Failure(
         code="model_not_found", detail=f"no model has this name or alias; there are {known}", param="model"
     )

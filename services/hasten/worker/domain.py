@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from hasten.messages.chat import Turn
+from hasten.messages.chat import Turn, needs_of
 from hasten.messages.failure import Code, Failed
 from hasten.messages.generate import Generate
 from hasten.models import Model
@@ -15,7 +15,10 @@ BYTES_PER_TOKEN = 3
 """English has four and more, Chinese three, code about three: an estimate on the long side."""
 TOKENS_PER_TURN = 6
 _SMOOTHING = 0.2
-_IMAGES = frozenset({"image_url", "input_image", "input_audio", "file"})
+_FIELDS = {"tools": "tools", "json": "response_format", "logprobs": "logprobs", "vision": "messages"}
+"""Which field of a request a need comes from."""
+_NEVER = ("logprobs",)
+"""Whatever an engine says it can: the stream has no place for it."""
 
 
 def find_model(wanted: str, models: Sequence[Model]) -> Model:
@@ -38,24 +41,24 @@ def check(request: Generate, capabilities: Sequence[str], continues: bool) -> No
         raise Failed("bad_request", "messages must hold at least one message", param="messages")
     if request.max_tokens < 1:
         raise Failed("bad_request", "max_tokens must be at least 1", param="max_tokens")
-    constrained = request.response_format is not None and request.response_format.get("type") != "text"
-    needs = (
-        ("tools", bool(request.tools), "tools" in capabilities),
-        ("response_format", constrained, "json" in capabilities),
-        ("logprobs", bool(request.logprobs), False),
-        ("messages", _has_images(request.messages), "vision" in capabilities),
-        ("continues", bool(request.continues), continues),
+    needs = needs_of(
+        request.messages,
+        tools=request.tools,
+        response_format=request.response_format,
+        logprobs=request.logprobs,
+        top_logprobs=request.top_logprobs,
     )
-    for param, asked, able in needs:
-        if asked and not able:
-            raise Failed("unsupported", f"this model does not support {param}", param=param)
-    if request.continues and (constrained or request.tools):
+    for need in needs:
+        if need not in capabilities or need in _NEVER:
+            raise _unsupported(_FIELDS[need])
+    if request.continues and not continues:
+        raise _unsupported("continues")
+    if request.continues and ("json" in needs or "tools" in needs):
         raise Failed("unsupported", "an answer with a fixed form cannot be continued", param="continues")
 
 
-def _has_images(messages: Sequence[Turn]) -> bool:
-    parts = (part for turn in messages if isinstance(turn.content, list) for part in turn.content)
-    return any(part.get("type") in _IMAGES for part in parts)
+def _unsupported(param: str) -> Failed:
+    return Failed("unsupported", f"this model does not support {param}", param=param)
 
 
 def with_defaults(request: Generate, defaults: Mapping[str, Any]) -> Generate:

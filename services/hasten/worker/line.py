@@ -6,10 +6,13 @@ import itertools
 from collections.abc import AsyncIterator
 
 
-class _Waiting:
+class Place:
+    """One request's place, in the line and then in a slot; `spoken` is set by its holder at the first token."""
+
     def __init__(self, rank: tuple[int, int], tokens: int) -> None:
         loop = asyncio.get_running_loop()
         self.rank, self.tokens, self.since = rank, tokens, loop.time()
+        self.spoken = False
         self.turn: asyncio.Future[None] = loop.create_future()
 
 
@@ -18,9 +21,14 @@ class Line:
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
-        self.active = 0
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Place] = []
+        self._holding: set[Place] = set()
         self._arrivals = itertools.count()
+
+    @property
+    def active(self) -> int:
+        """How many hold a slot."""
+        return len(self._holding)
 
     @property
     def queued(self) -> int:
@@ -33,27 +41,29 @@ class Line:
         return sum(one.tokens for one in self._waiting)
 
     def oldest_ms(self) -> float:
-        """How long the one that came first has been waiting."""
+        """How long ago the first of those came that have no token yet, in line or in a slot; 0 without any."""
         now = asyncio.get_running_loop().time()
-        return max(((now - one.since) * 1000 for one in self._waiting), default=0.0)
+        silent = (one for one in (*self._waiting, *self._holding) if not one.spoken)
+        return max(((now - one.since) * 1000 for one in silent), default=0.0)
 
     def ahead(self, priority: int) -> int:
         """How many would be served before a newcomer of this priority."""
         return sum(1 for one in self._waiting if one.rank[0] <= -priority)
 
     @contextlib.asynccontextmanager
-    async def place(self, tokens: int, priority: int) -> AsyncIterator[None]:
+    async def place(self, tokens: int, priority: int) -> AsyncIterator[Place]:
         """Waits for a slot and holds it."""
+        one = Place((-priority, next(self._arrivals)), tokens)
         if self.active < self.slots:
-            self.active += 1
+            self._holding.add(one)
         else:
-            await self._wait(_Waiting((-priority, next(self._arrivals)), tokens))
+            await self._wait(one)
         try:
-            yield
+            yield one
         finally:
-            self._leave()
+            self._leave(one)
 
-    async def _wait(self, one: _Waiting) -> None:
+    async def _wait(self, one: Place) -> None:
         self._waiting.append(one)
         try:
             await one.turn
@@ -61,14 +71,15 @@ class Line:
             if one.turn.cancelled():
                 self._waiting.remove(one)
             else:
-                self._leave()
+                self._leave(one)
             raise
 
-    def _leave(self) -> None:
+    def _leave(self, one: Place) -> None:
         """Hands the slot to the next in line, or frees it."""
-        first = min((one for one in self._waiting if not one.turn.done()), key=lambda one: one.rank, default=None)
-        if first is None:
-            self.active -= 1
-            return
-        self._waiting.remove(first)
-        first.turn.set_result(None)
+        self._holding.remove(one)
+        waiting = (other for other in self._waiting if not other.turn.done())
+        first = min(waiting, key=lambda other: other.rank, default=None)
+        if first is not None:
+            self._waiting.remove(first)
+            self._holding.add(first)
+            first.turn.set_result(None)

@@ -21,7 +21,7 @@ from hasten.service import Call, Service
 from hasten.telemetry import Stopwatch, counter, histogram, logger
 from hasten.worker.domain import Pace, check, check_in_time, estimate_tokens, find_model, with_defaults
 from hasten.worker.engines import End, Engine, EngineError, engine_class
-from hasten.worker.line import Line
+from hasten.worker.line import Line, Place
 from hasten.worker.settings import Settings
 
 log = logger("worker")
@@ -43,7 +43,9 @@ class Worker:
         self._engine = make_engine()
         self._line = Line(self._engine.slots)
         self._pace = Pace()
-        self._state: State = "starting"
+        self._well: bool | None = None
+        """Whether the engine runs; None until its first start has ended."""
+        self._draining = False
         self._seq, self._started_ms, self._lag_ms = 0, int(now_ms()), 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._reviving: asyncio.Task[None] | None = None
@@ -57,16 +59,24 @@ class Worker:
             worker=self.name,
         )
 
+    @property
+    def model(self) -> str:
+        """The public name of the model that it runs."""
+        return self._model.name
+
     async def start(self) -> None:
         """Starts the engine, then hears requests; raises what the engine raises, with the state `down` announced."""
         self._begin(self._announce_for_ever())
         try:
             await self._engine.start()
         except BaseException:
-            await self._enter("down")
+            self._well = False
+            await self._announce()
             raise
         await self._service.start()
-        await self._enter("ready")
+        if self._well is None:
+            self._well = True
+        await self._announce()
 
     def _begin(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
@@ -82,23 +92,23 @@ class Worker:
         check_in_time(wait, call.remaining_s() * 1000)
 
     def _check_well(self) -> None:
-        if self._state == "down":
-            raise Failed("unavailable", "the engine is being started again", retry_after_ms=1000)
+        if self._well is False:
+            raise Failed("unavailable", "the engine broke and is not running", retry_after_ms=1000)
 
     async def _generate(self, request: Generate, call: Call) -> None:
         clock = Stopwatch()
-        async with self._line.place(estimate_tokens(request.messages), request.priority):
+        async with self._line.place(estimate_tokens(request.messages), request.priority) as place:
             clock.record("queue", 0.0)
             _waited.labels(self._model.name).observe(clock.elapsed_ms() / 1000)
             if call.remaining_s() <= 0:
                 raise Failed("deadline", "the deadline passed in the line")
             self._check_well()
             began = clock.elapsed_ms()
-            await self._answer(with_defaults(request, self._model.defaults), call, clock)
+            await self._answer(with_defaults(request, self._model.defaults), call, clock, place)
             self._pace.finished(clock.elapsed_ms() - began)
 
-    async def _answer(self, request: Generate, call: Call, clock: Stopwatch) -> None:
-        writer = ChunkWriter(_sender(call))
+    async def _answer(self, request: Generate, call: Call, clock: Stopwatch, place: Place) -> None:
+        writer = ChunkWriter(_sender(call, place))
         engine, key = self._engine, f"{call.tenant}/{call.request_id}"
         try:
             done = await self._relay(engine, key, request, writer, clock)
@@ -145,7 +155,7 @@ class Worker:
         )
 
     def _failure(self, error: EngineError, chunks: int) -> Failure:
-        broken = error.code == "cancelled" and self._state == "down"
+        broken = error.code == "cancelled" and self._well is False
         return Failure(
             code="upstream" if broken else error.code,
             detail="the engine broke" if broken else error.detail,
@@ -156,35 +166,48 @@ class Worker:
         )
 
     def _broken(self, engine: Engine, error: Exception) -> None:
-        """Takes the worker down and starts a new engine; once, however many generations notice."""
-        if engine is not self._engine or self._state in ("down", "draining"):
+        """Takes the worker down and, unless it drains, starts a new engine; once, however many generations notice."""
+        if engine is not self._engine or self._well is False:
             return
         log.error("the engine of %s broke (%s)", self._model.name, type(error).__name__)
         _crashes.labels(self._model.name).inc()
-        self._state = "down"
-        self._reviving = self._begin(self._revive(engine))
+        self._well = False
+        if not self._draining:
+            self._reviving = self._begin(self._revive(engine))
 
-    async def _revive(self, engine: Engine) -> None:
+    async def _revive(self, broken: Engine) -> None:
         await self._announce()
-        pause = self._settings.revive_after_s
-        while True:
-            with contextlib.suppress(Exception):
-                await engine.close()
+        with contextlib.suppress(Exception):
+            await broken.close()
+        pause, engine = self._settings.revive_after_s, None
+        while engine is None:
             await asyncio.sleep(pause)
             pause = min(2 * pause, self._settings.revive_most_s)
-            engine = self._make_engine()
-            try:
-                await engine.start()
-            except Exception as error:
-                log.error("the engine of %s does not start (%s)", self._model.name, type(error).__name__)
-                continue
-            self._engine = engine
-            await self._enter("ready")
-            return
-
-    async def _enter(self, state: State) -> None:
-        self._state = state
+            engine = await self._new_engine()
+        self._engine, self._well = engine, True
         await self._announce()
+
+    async def _new_engine(self) -> Engine | None:
+        """An engine that has started; None when it does not. One that fails or is given up half way is closed."""
+        engine = self._make_engine()
+        try:
+            await engine.start()
+        except BaseException as error:
+            with contextlib.suppress(Exception):
+                await engine.close()
+            if not isinstance(error, Exception):
+                raise
+            log.error("the engine of %s does not start (%s)", self._model.name, type(error).__name__)
+            return None
+        return engine
+
+    @property
+    def _state(self) -> State:
+        if self._draining:
+            return "draining"
+        if self._well is None:
+            return "starting"
+        return "ready" if self._well else "down"
 
     async def _announce(self) -> None:
         self._seq += 1
@@ -234,28 +257,36 @@ class Worker:
 
     async def drain(self) -> None:
         """Says so first, then stops hearing and finishes all that was accepted."""
-        await self._enter("draining")
-        await self._service.drain(self._settings.drain_timeout_s)
+        self._draining = True
+        await self._announce()
+        await self._service.drain()
         await self._engine.drain()
 
     async def close(self) -> None:
         """Stops what is left and the engine; the last word is `down`. Survives a half-finished start."""
-        if self._reviving is not None:
-            self._reviving.cancel()
         await self._service.close()
         try:
+            await self._stop_reviving()
             await self._engine.close()
         finally:
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self._enter("down")
+            self._well = self._draining = False
+            await self._announce()
+
+    async def _stop_reviving(self) -> None:
+        """Waits for the end too: the engine that was just being started is closed by then."""
+        if self._reviving is not None:
+            self._reviving.cancel()
+            await asyncio.gather(self._reviving, return_exceptions=True)
 
 
-def _sender(call: Call) -> Send:
-    """Sends to the caller; a connection that is gone is no fault of the engine."""
+def _sender(call: Call, place: Place) -> Send:
+    """Sends to the caller and notes the first token; a connection that is gone is no fault of the engine."""
 
     async def send(chunk: Chunk) -> None:
+        place.spoken = True
         try:
             await call.send(chunk)
         except nats.errors.Error as error:

@@ -9,14 +9,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `model` is the name, alias or slug of the row to run, the first of the table when empty. `worker` is the subject
     token of this worker, made up when empty; two workers of a model must not share one. `data` is the folder with the
     models. `status_interval_s` is the time between two words about itself: a worker not heard of for 2 s is gone.
-    `drain_timeout_s` is how long a drain waits for what is running. `revive_after_s` is the pause before a broken
-    engine is started again; it doubles up to `revive_most_s` while that fails.
+    `revive_after_s` is the pause before a broken engine is started again; it doubles up to `revive_most_s` while that
+    fails.
     """
 
     model: str = ""
     worker: str = ""
     data: str = ".hasten"
     status_interval_s: float = 0.25
-    drain_timeout_s: float = 30.0
     revive_after_s: float = 1.0
     revive_most_s: float = 30.0

@@ -24,7 +24,8 @@ class CacheLookup(Body, frozen=True, kw_only=True, omit_defaults=True):
 
     `key` identifies the request exactly and `partition` everything but the user's words (both from
     `hasten.fingerprint`, or any string of your own up to 128 characters; the tenant is added here). `text` is the last
-    user turn: the guards compare it with that of the entry. `max_age_s` and `max_distance` are as in CachePolicy.
+    user turn: the guards compare it with that of the entry. `max_age_s` and `max_distance` are as in CachePolicy, and
+    so are `tags`: an entry read before a change of one of them is stale for this caller.
     """
 
     key: str
@@ -33,6 +34,7 @@ class CacheLookup(Body, frozen=True, kw_only=True, omit_defaults=True):
     vector: bytes | None = None
     max_age_s: float | None = None
     max_distance: float | None = None
+    tags: list[str] = []
 
 
 class CacheHit(Reply, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,6 +9,9 @@ from hasten.topics import Body, Reply, Topic
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 Scalar = str | int | float | bool
+SYSTEM_ROLES = ("system", "developer")
+"""Whose turns are the operator's instructions: two names for one role."""
+_TEXT_PARTS = ("text", "input_text", "refusal")
 
 
 class Turn(Body, frozen=True, kw_only=True, omit_defaults=True):
@@ -151,6 +154,29 @@ def _check_ranges(request: ChatRequest) -> None:
         refuse("deadline_ms", "must be at least 1")
     if request.cache.scope == "user" and not request.user:
         refuse("user", "must be given when cache.scope is user")
+
+
+def needs_of(
+    messages: list[Turn],
+    *,
+    tools: list[dict[str, Any]] | None,
+    response_format: dict[str, Any] | None,
+    logprobs: bool | None,
+    top_logprobs: int | None,
+) -> list[str]:
+    """The capabilities a model must have for a request with these fields: any of tools, json, logprobs, vision.
+
+    Every response format but plain text needs json. Every typed content part but text needs vision, so that a part
+    we do not know is refused rather than left out in silence.
+    """
+    types = (part.get("type") for turn in messages if isinstance(turn.content, list) for part in turn.content)
+    asked = {
+        "tools": bool(tools),
+        "json": (response_format or {}).get("type", "text") != "text",
+        "logprobs": bool(logprobs or top_logprobs),
+        "vision": any(kind is not None and kind not in _TEXT_PARTS for kind in types),
+    }
+    return [need for need, wanted in asked.items() if wanted]
 
 
 class Usage(Body, frozen=True, kw_only=True, omit_defaults=False):

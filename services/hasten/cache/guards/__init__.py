@@ -16,7 +16,7 @@ def compared(left: Reading, right: Reading) -> str | None:
     """Like `refuses`, for texts that have been read."""
     if language.differs(left, right):
         return "language"
-    if numbers.differ(left.quantities, right.quantities):
+    if numbers.differ(left.quantities, right.quantities) or numbers.reordered(left.counted, right.counted):
         return "numbers"
     if names.differ(left, right):
         return "names"

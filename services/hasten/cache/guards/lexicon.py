@@ -75,3 +75,6 @@ CONFUSABLE = _pairs(
     """
 )
 """Two words, not one word and its misspelling."""
+
+CAPITALISED = frozenset({"polish", "turkey", "china", "march", "august", "reading", "nice", "bath"})
+"""Words that a capital makes another word."""

@@ -1,19 +1,27 @@
 """Names, codes and literals: what is written with capitals, digits, quotes or slashes must be on both sides."""
 
+from hasten.cache.guards.lexicon import CAPITALISED
 from hasten.cache.guards.reading import Reading
 from hasten.cache.guards.stems import stem
 from hasten.cache.guards.tokens import Word
 
 
 def differ(left: Reading, right: Reading) -> bool:
-    """Whether a name, code or literal of one text is not in the other."""
+    """Whether a name, code or literal of one text is not in the other, or codes or literals have changed places."""
     if _exact(left, "code") != _exact(right, "code") or _exact(left, "literal") != _exact(right, "literal"):
+        return True
+    if _capitals(left) != _capitals(right):
         return True
     return not (_all_in(left, right) and _all_in(right, left))
 
 
 def _exact(reading: Reading, kind: str) -> list[str]:
-    return sorted(word.lower if kind == "code" else word.raw for word in reading.plain if word.kind == kind)
+    """In their order: `x < 3 > y` is not `x > 3 < y`, and E12 before E13 is not E13 before E12."""
+    return [word.lower if kind == "code" else word.raw for word in reading.plain if word.kind == kind]
+
+
+def _capitals(reading: Reading) -> frozenset[str]:
+    return CAPITALISED.intersection(names(reading))
 
 
 def _all_in(left: Reading, right: Reading) -> bool:

@@ -13,6 +13,7 @@ from hasten.cache.guards.wording import NEUTRAL
 _WRITTEN = re.compile(
     r"(?P<sign>[-−]?)(?P<currency>[$£€¥]?)(?P<digits>\d[\d.,\u00a0]*)\s?(?P<ending>%|st|nd|rd|th)?", re.I
 )
+_LISTING = frozenset({"and", "or", "plus", "times"})
 _CLOCK = re.compile(r"(\d{1,2})(?:[:.](\d{2}))?\s?(am|pm)?", re.I)
 
 
@@ -26,11 +27,13 @@ class Quantity(msgspec.Struct, frozen=True, order=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Where among the words a quantity stands, `start` to before `end`."""
+    """Where among the words a quantity stands, `start` to before `end`; `listed` if only `and` or the like joins it to
+    the one before it."""
 
     start: int
     end: int
     quantity: Quantity
+    listed: bool = False
 
 
 def spans(words: Sequence[Word]) -> list[Span]:
@@ -42,7 +45,7 @@ def spans(words: Sequence[Word]) -> list[Span]:
         if found is None:
             at += 1
         else:
-            made.append(found)
+            made.append(_joined(words, made[-1], found) if made else found)
             at = found.end
     return made
 
@@ -50,6 +53,20 @@ def spans(words: Sequence[Word]) -> list[Span]:
 def differ(left: list[Quantity], right: list[Quantity]) -> bool:
     """Whether these are not the same quantities, in whatever order."""
     return len(left) != len(right) or not all(map(_same, sorted(left), sorted(right)))
+
+
+def reordered(left: list[Span], right: list[Span]) -> bool:
+    """Whether these same quantities stand in another order (7 minus 3), unless both texts only list them."""
+    if all(_same(ours.quantity, theirs.quantity) for ours, theirs in zip(left, right, strict=True)):
+        return False
+    return not all(span.listed for span in (*left[1:], *right[1:]))
+
+
+def _joined(words: Sequence[Word], before: Span, span: Span) -> Span:
+    """The span, `listed` if it follows the one before it in a list and no noun follows that it alone counts."""
+    between = [word.lower for word in words[before.end : span.start]]
+    listed = len(between) == 1 and between[0] in _LISTING and not _noun(words, span.end)
+    return Span(span.start, span.end, span.quantity, listed)
 
 
 def _same(left: Quantity, right: Quantity) -> bool:

@@ -1,9 +1,12 @@
 """Who does what to whom: the same words in other places of a sentence make another question."""
 
+from itertools import pairwise
+
 import msgspec
 
 from hasten.cache.guards.names import is_name
 from hasten.cache.guards.reading import Reading
+from hasten.cache.guards.tokens import Word
 from hasten.cache.guards.wording import words
 
 _PLACE, _TOPIC, _MEANS, _SOURCE, _GOAL = "place", "topic", "means", "source", "goal"
@@ -23,6 +26,11 @@ _OBJECTS = words("me us him them")
 _SYMMETRIC = words("between and or vs versus difference compare comparison both")
 
 
+_PARTICIPLES = words("hit hurt cut set let read beat")
+"""Participles not in -ed that are the same word as their verb."""
+_VERB_AND_TWO_NOUNS = 3
+
+
 class _Place(msgspec.Struct, frozen=True):
     """Where a word stands: its position, the roles that its preposition gives it (none without one), whether it is
     written straight before another noun, and whether it is a name."""
@@ -37,7 +45,9 @@ def differs(left: Reading, right: Reading) -> bool:
     """Whether a word plays another role, or words have changed places without a preposition that keeps their role."""
     ours, theirs = _places(left), _places(right)
     shared = ours.keys() & theirs.keys()
-    if any(_conflict(ours[word], theirs[word]) for word in shared):
+    if _passive(left) != _passive(right) and len(shared) >= _VERB_AND_TWO_NOUNS:
+        return True
+    if any(_conflict(ours[word], theirs[word]) for word in shared) or _swapped(shared, ours, theirs):
         return True
     fixed = [word for word in shared if not _movable(ours[word], theirs[word])]
     if _order(fixed, ours) != _order(fixed, theirs):
@@ -48,6 +58,18 @@ def differs(left: Reading, right: Reading) -> bool:
 
 def _order(words: list[str], places: dict[str, _Place]) -> list[str]:
     return sorted(words, key=lambda word: places[word].at)
+
+
+def _swapped(shared: set[str], ours: dict[str, _Place], theirs: dict[str, _Place]) -> bool:
+    """Whether one word has taken the role of another that now has none (`liable for a child`, `for a parent`)."""
+    gained = [theirs[word].roles for word in shared if not ours[word].roles and theirs[word].roles]
+    lost = [ours[word].roles for word in shared if ours[word].roles and not theirs[word].roles]
+    return any(roles in lost for roles in gained)
+
+
+def _passive(reading: Reading) -> bool:
+    lowers = [word.lower for word in reading.words]
+    return any(by == "by" and (verb.endswith("ed") or verb in _PARTICIPLES) for verb, by in pairwise(lowers))
 
 
 def _conflict(one: _Place, other: _Place) -> bool:
@@ -71,11 +93,21 @@ def _places(reading: Reading) -> dict[str, _Place]:
             roles = frozenset()
         elif word.lower in _SIDES and not word.shouted:
             roles = frozenset(_SIDES[word.lower])
-        stem = reading.meaningful.get(at) or (word.lower if word.lower in _OBJECTS else None)
+        stem = reading.meaningful.get(at) or (
+            word.lower if word.lower in _OBJECTS or _letter(reading.words, at) else None
+        )
         if stem is not None and word.raw:
             compound = at + 1 in reading.meaningful and word.lower not in _OBJECTS
             made.setdefault(stem, _Place(at, roles, compound, is_name(word)))
     return made
+
+
+def _letter(words: list[Word], at: int) -> bool:
+    """Whether an `a` names something (`choose A over B`, `a > b`) and is not the article."""
+    word, beside = words[at], [*words[max(at - 1, 0) : at], *words[at + 1 : at + 2]]
+    if word.raw == "A" and not word.first:
+        return True
+    return word.lower == "a" and any(near.kind == "literal" and not any(map(str.isalnum, near.raw)) for near in beside)
 
 
 def _symmetric(left: Reading, right: Reading) -> bool:

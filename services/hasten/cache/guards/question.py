@@ -19,6 +19,9 @@ _WHOSE = {"my": "mine", "mine": "mine", "our": "mine", "ours": "mine", "your": "
     "her": "hers", "hers": "hers", "their": "theirs", "theirs": "theirs"}  # fmt: skip
 
 
+_EXCHANGED = (("me", "you"), ("you", "me"), ("i", "me"), ("me", "i"))
+
+
 def differs(left: Reading, right: Reading) -> bool:
     """Whether the two ask for another kind of answer about the same things."""
     if asks(left) != asks(right) or _past(left) != _past(right) or _exchanged(left, right):
@@ -77,7 +80,7 @@ def _exchanged(left: Reading, right: Reading) -> bool:
     if len(set(ours)) == len(set(theirs)) == 2 and ours != theirs:
         return True
     one, other = _said(left), _said(right)
-    return any(said in one - other and heard in other - one for said, heard in (("me", "you"), ("you", "me")))
+    return any(said in one - other and heard in other - one for said, heard in _EXCHANGED)
 
 
 def _persons(reading: Reading) -> list[int]:

@@ -24,18 +24,19 @@ class Reading:
         self.words = list(_unified(self.plain))
 
     @cached_property
-    def _spans(self) -> list[Span]:
+    def counted(self) -> list[Span]:
+        """Where every quantity stands, in order."""
         return spans(self.words)
 
     @property
     def quantities(self) -> list[Quantity]:
         """Every quantity, in order."""
-        return [span.quantity for span in self._spans]
+        return [span.quantity for span in self.counted]
 
     @cached_property
     def meaningful(self) -> dict[int, str]:
         """Canonical stem of each word that carries a meaning of its own, by its position in `words`."""
-        counted = {at for span in self._spans for at in range(span.start, span.end)}
+        counted = {at for span in self.counted for at in range(span.start, span.end)}
         return {
             at: canonical(word.lower)
             for at, word in enumerate(self.words)

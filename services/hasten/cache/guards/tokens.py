@@ -12,14 +12,21 @@ _TOKEN = re.compile(
     |(?P<link>\b(?:https?|ftp)://\S+|[\w.+-]{1,64}@[\w.-]+\w)
     |(?P<path>(?<![\w/])(?:[A-Za-z]:\\|~?\.{0,2}/)[\w./\\-]+)
     |(?P<quoted>"[^"\n]{1,200}"|“[^”\n]{1,200}”|«[^»\n]{1,200}»|(?<!\w)'[^'\n]{1,200}'(?!\w))
+    |(?P<date>(?<!\w)(?:\d{4}-\d\d?-\d\d?|\d{1,4}/\d\d?(?:/\d{1,4})?)(?![\d/]))
+    |(?P<flag>(?<!\S)--?[^\W\d_][\w-]*)
     |(?P<clock>\d{1,2}(?:[:.]\d{2})?\s?(?:am|pm)\b|\d{1,2}:\d{2}\b)
     |(?P<number>(?:(?<=\s)[-−])?[$£€¥]?\d+(?:[.,\u00a0]\d+)*(?:\s?%|(?:st|nd|rd|th)\b|(?=[a-z]{1,2}\b|\W|_|$)))
     |(?P<code>[^\W_]*\d[^\W_]*(?:[-_/\#.]\w+)*)
     |(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*'?)
-    |(?P<mark>[.,;:!?()\n…—–])""",
+    |(?P<operator>(?:[<>=+*^|~%]|[!-](?=[<>=])|(?<=<)-|&&|(?<![^\W\d_])/|/(?![^\W\d_])|(?<=[^\W\d_])\#(?!\w))+)
+    |(?P<mark>[.,;:!?()\n…—–])
+    |(?P<symbol>[^\w\s\x00-\x7f])""",
     re.VERBOSE | re.IGNORECASE,
 )
 _KINDS: dict[str, Kind] = {"clock": "number", "number": "number", "code": "code", "word": "word", "mark": "mark"}
+_SYMBOLS = frozenset({"So", "Sm"})
+"""Unicode's categories of emoji and signs, and of mathematical symbols."""
+_IDLE = frozenset("°®©")
 _ENDS = frozenset(".!?\n:…")
 _PREFIXED = re.compile(r"[^\W\d_]+[-_#/][\w.-]*\d[\w.-]*")
 _HAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -47,9 +54,12 @@ def tokens(text: str) -> list[Word]:
     made, first, at = [], True, 0
     while found := (_PREFIXED.match(text, at) or _TOKEN.search(text, at)):
         at = found.end()
+        if found.lastgroup == "symbol" and (found[0] in _IDLE or unicodedata.category(found[0]) not in _SYMBOLS):
+            continue
         kind = _KINDS.get(found.lastgroup or "code", "literal")
         made += _words(found[0], kind, first)
-        first = found[0] in _ENDS if kind == "mark" else False
+        if found.lastgroup not in ("operator", "symbol"):
+            first = kind == "mark" and found[0] in _ENDS
     return made
 
 

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -85,9 +85,17 @@ class LlamaEngine:
         except ImportError:
             raise ImportError("the engine llama needs `pip install 'hasten[embedded]'`") from None
         try:
-            self._server = xllamacpp.Server(self._params(xllamacpp.CommonParams()))
+            server = xllamacpp.Server(self._params(xllamacpp.CommonParams()))
         except RuntimeError:
             raise SettingsError(f"llama.cpp cannot load {self._path}") from None
+        self._warm_up(server)
+        self._server = server
+
+    def _warm_up(self, server: Any) -> None:
+        """Generates a token: a server freed before its loop runs waits for it for ever, and holds Python's lock."""
+        body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+        with suppress(Exception):
+            server.handle_chat_completions(body, lambda _: False)
 
     def _params(self, params: Any) -> Any:
         engine = self._model.engine

@@ -1,0 +1,56 @@
+"""What a request needs of a model: one rule for whoever chooses a worker and for the worker itself."""
+
+from typing import Any
+
+import pytest
+
+from hasten.messages.chat import needs_of, parse_chat
+from hasten.messages.failure import Failed
+from hasten.messages.generate import Generate
+from hasten.orchestrator.domain import plan_of
+from hasten.worker.domain import check
+
+
+def _body(*parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": list(parts) or "hi"}], **fields}
+
+
+CASES: list[tuple[dict[str, Any], list[str]]] = [
+    (_body(), []),
+    (_body(tools=[]), []),
+    (_body(tools=[{"type": "function"}]), ["tools"]),
+    (_body(response_format={"type": "text"}), []),
+    (_body(response_format={}), []),
+    (_body(response_format={"type": "json_object"}), ["json"]),
+    (_body(response_format={"type": "json_schema", "json_schema": {}}), ["json"]),
+    (_body(response_format={"type": "grammar"}), ["json"]),
+    (_body(logprobs=False, top_logprobs=0), []),
+    (_body(logprobs=True), ["logprobs"]),
+    (_body(top_logprobs=2), ["logprobs"]),
+    (_body({"type": "text", "text": "a"}, {"type": "refusal", "refusal": "b"}, {"text": "c"}), []),
+    (_body({"type": "image_url"}), ["vision"]),
+    (_body({"type": "input_image"}), ["vision"]),
+    (_body({"type": "input_audio"}), ["vision"]),
+    (_body({"type": "file"}), ["vision"]),
+    (_body({"type": ["image_url"]}), ["vision"]),
+    (_body({"type": "image_url"}, tools=[{}], response_format={"type": "json_object"}), ["tools", "json", "vision"]),
+]
+
+
+@pytest.mark.parametrize(("body", "needs"), CASES)
+def test_the_router_is_asked_for_just_what_the_worker_insists_on(body: dict[str, Any], needs: list[str]) -> None:
+    request = parse_chat(body)
+    assert plan_of(request).needs == needs
+    names = ("messages", "tools", "response_format", "logprobs", "top_logprobs")
+    generate = Generate(**{name: getattr(request, name) for name in names})
+    if "logprobs" not in needs:
+        check(generate, needs, continues=False)
+    for need in needs:
+        with pytest.raises(Failed):
+            check(generate, [other for other in needs if other != need], continues=False)
+
+
+def test_every_turn_is_looked_at() -> None:
+    picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
+    messages = parse_chat({"messages": [picture, {"role": "user", "content": "and now?"}]}).messages
+    assert needs_of(messages, tools=None, response_format=None, logprobs=None, top_logprobs=None) == ["vision"]

@@ -1,0 +1,59 @@
+"""What commands refuse before they do anything, and what `hasten ask` says of an answer."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hasten.answered import Answered
+from hasten.cli import app
+from hasten.commands.ask import summary
+from hasten.commands.ingest import files_in
+from hasten.settings import SettingsError
+
+ENTRY = "2f1c9bde-6a1f-5b53-9c8e-0d6a2b0b7c11"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("ask", "  "), "the question is empty"),
+        (("invalidate",), "say what to invalidate"),
+        (("invalidate", "--document", "fees"), "--document must be COLLECTION/ID"),
+        (("invalidate", "--document", "help/"), "--document must be COLLECTION/ID"),
+        (("invalidate", "--entry", "42"), "--entry must be the id of an entry"),
+        (("ask", "q", "--cache", "none"), "'none'"),
+        (("status", "--nats", "nats://127.0.0.1:1"), "answers at nats://127.0.0.1:1"),
+        (("status", "--nats", "nats://127.0.0.1:1"), "--nats or HASTEN_NATS"),
+    ],
+)
+def test_what_a_person_can_put_right_is_said(arguments: tuple[str, ...], sentence: str) -> None:
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2
+    assert sentence in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("fields", "knowledge", "said"),
+    [
+        ({"notes": {"cache": {"hit": "exact", "entry_id": ENTRY}}}, [], f"entry {ENTRY}"),
+        ({"finish_reason": "length"}, [], "cut at the token limit"),
+        ({"notes": {"sources": {"passages": [{"title": "Fees", "document": "fees"}]}}}, ["help"], "from Fees"),
+        ({"notes": {"sources": {"passages": [], "missing": ["help"]}}}, ["help"], "nothing found in help"),
+        ({"notes": {"sources": {"passages": []}}}, ["help"], "no passages used"),
+    ],
+)
+def test_the_last_line_says(fields: dict[str, Any], knowledge: list[str], said: str) -> None:
+    parts = summary(Answered(cache="miss", model="m", **fields), knowledge).split(" · ")
+    assert said in parts
+    assert len(parts) == 5
+
+
+def test_without_knowledge_nothing_is_said_of_it() -> None:
+    assert summary(Answered(cache="miss", model="m")) == "generated · m · no text · total 0 ms"
+
+
+def test_an_empty_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=str(tmp_path)):
+        files_in([tmp_path])
