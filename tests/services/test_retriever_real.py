@@ -1,5 +1,6 @@
 """The retriever with the real embedding model: questions in other words find the right section."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,9 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.skipif(export.state(DATA) is not True, reason="the embedding model has not been exported here")
+@pytest.mark.timeout(300)
 async def test_questions_in_other_words_find_the_right_article(bus: Bus, tmp_path: Path) -> None:
+    await asyncio.to_thread(export.prepare, DATA, print)
     embedder = Embedder(EmbedderSettings(data=str(DATA)), bus)
     retriever = build(Settings(data=str(tmp_path)), bus)
     await embedder.start()
