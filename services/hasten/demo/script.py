@@ -34,7 +34,7 @@ STEPS = (
         facts=("9 euros",),
     ),
     Step(
-        name="near twin, not to be served from the cache",
+        name="near twin, no hit",
         question="How much does the Family plan cost for 12 months?",
         sources=("miss",),
         generations=1,
