@@ -35,7 +35,7 @@ async def peers(bus: Bus) -> AsyncIterator[Scripted]:
 
 @pytest_asyncio.fixture
 async def orchestrator(bus: Bus, peers: Scripted) -> AsyncIterator[Orchestrator]:
-    made = build(Settings(exact_wait_ms=20, silence_s=2.5), bus)
+    made = build(Settings(exact_wait_ms=20, silence_s=2.5, recent_s=60), bus)
     await made.start()
     yield made
     await made.drain()
