@@ -427,6 +427,7 @@ async def test_close_survives_a_start_that_was_given_up(bus: Bus) -> None:
             await asyncio.sleep(60)
 
     model = _model()
+    before = asyncio.all_tasks()
     worker = Worker(Settings(), bus, model, lambda: Slow(model))
     starting = asyncio.create_task(worker.start())
     await asyncio.sleep(0.05)
@@ -434,6 +435,7 @@ async def test_close_survives_a_start_that_was_given_up(bus: Bus) -> None:
     await asyncio.gather(starting, return_exceptions=True)
     await worker.close()
     await worker.close()
+    assert asyncio.all_tasks() <= before, "nothing goes on behind its back"
 
 
 async def test_an_unknown_engine_is_one_sentence(bus: Bus, tmp_path: Path) -> None:
