@@ -1,7 +1,6 @@
 """One generation and everybody who reads it: what was sent is kept, so that a follower starts at the first chunk."""
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
@@ -9,7 +8,7 @@ from msgspec import structs
 
 from hasten.messages.chat import Chunk, Done
 from hasten.messages.failure import Failed, Failure
-from hasten.telemetry import Stopwatch, logger
+from hasten.telemetry import Stopwatch, logger, where
 from hasten.topics import random_id
 
 log = logger("orchestrator")
@@ -52,7 +51,7 @@ class Flight:
         except Failed as failed:
             self.say(structs.replace(failed.failure, tokens_sent=self.chunks))
         except Exception as error:
-            log.error("a request failed: %s", type(error).__name__, exc_info=log.isEnabledFor(logging.DEBUG))
+            log.error("a request failed: %s", where(error))
             self.say(Failure(code="internal", detail=f"the orchestrator failed ({type(error).__name__})"))
         finally:
             self.settled.set()
