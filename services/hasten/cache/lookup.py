@@ -4,7 +4,9 @@ import msgspec
 
 from hasten.cache.canary import Canary
 from hasten.cache.domain import ALIKE, Entry, hit, threshold_of, worn
+from hasten.cache.explanation import Explainer
 from hasten.cache.figures import Figures
+from hasten.cache.gate import Gate
 from hasten.cache.guards import Reading, compared
 from hasten.cache.guards.moment import passing
 from hasten.cache.rejections import Rejections
@@ -13,7 +15,7 @@ from hasten.cache.shelf import Shelf
 from hasten.cache.vector import unit_vector
 from hasten.deadline import now_ms
 from hasten.freshness import Freshness
-from hasten.messages.cache import CacheHit, CacheLookup, CacheMiss
+from hasten.messages.cache import CacheHit, CacheLookup, CacheMiss, Explained
 from hasten.telemetry import logger
 from hasten.vectors.store import StoreError, Vector
 
@@ -29,20 +31,33 @@ class Finder:
         self._settings, self._shelf, self._freshness = settings, shelf, freshness
         self._rejections, self._figures = rejections, figures
         self._canary = Canary(settings.threshold)
+        self._gate = Gate(settings, figures)
+        self._explainer = Explainer(settings, shelf, freshness, self._unfit, self._refused)
+
+    def distrust(self) -> None:
+        """Stops hits by meaning until the embedder tells some pair of questions apart."""
+        self._canary.condemn()
+        self._figures.embedder_dead(self._canary.dead)
 
     async def find(self, lookup: CacheLookup, tenant: str, era: str) -> CacheHit | CacheMiss:
         """The answer, or the reason of the miss and what to store with."""
         asked = "exact" if lookup.vector is None else "semantic"
+        explained: Explained | None = None
         try:
+            if lookup.explain:
+                explained = await self._explainer.explain(lookup, tenant, era)
             if not self._freshness.leased:
                 found: CacheHit | CacheMiss = CacheMiss(reason="lease")
             elif lookup.vector is None:
                 found = await self._by_key(lookup, tenant, era)
             else:
                 found = await self._by_meaning(lookup, lookup.vector, tenant, era)
+                found = self._gate.passed(found, threshold_of(lookup, self._settings))
         except StoreError as error:
             log.warning("a lookup is a miss: %s", error)
             found = CacheMiss(reason="unavailable")
+        if explained is not None:
+            found = msgspec.structs.replace(found, explained=explained)
         if isinstance(found, CacheHit):
             self._figures.hit(found.kind, asked, found.age_s)
             return found

@@ -12,10 +12,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pass the guards besides; a text of less than `min_words` words or more than `max_chars` characters is found by key
     only, and `candidates` neighbours are looked at.
 
+    `shadow` judges and counts hits by meaning (`shadow` among the misses) and serves none; `shadow_collections` does so
+    for answers from these collections only. The alarm compares the hit rate of the last `alarm_window` lookups by
+    meaning that came to a verdict with that of about `alarm_memory` before them: it trips when it is higher by more
+    than `alarm_jump` (0.2 is 20 points; 1 switches it off) and clears at half of that. It warns in the log, in the
+    metric `hasten_cache_hit_rate_alarm` and in `hasten status`; with `alarm_stops` there are no hits by meaning
+    meanwhile.
+
     `ttl_s` is how long an answer lives that asks for nothing else, `max_ttl_s` the longest it may. `store_tool_calls`
     keeps answers that call tools. `max_entries` bounds the store: the least recently used go first. `hot_entries` and
     `hot_bytes` bound what a replica keeps in memory, which it compares with the store after `hot_s`. `max_tags` is the
     most tags of an answer or an invalidation.
+
+    `reject_s` is how long a wrong hit can be rejected by the id of its request.
 
     `store_timeout_s` is how long the store may take before a lookup is a miss, and how long an invalidation waits for
     its deletions once nobody serves what it names. `sweep_s` is how often entries made
@@ -33,6 +42,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     min_words: int = 4
     max_chars: int = 2000
     candidates: int = 5
+    shadow: bool = False
+    shadow_collections: list[str] = []
+    alarm_window: int = 200
+    alarm_memory: int = 4000
+    alarm_jump: float = 0.2
+    alarm_stops: bool = False
     ttl_s: float = 86_400.0
     max_ttl_s: float = 604_800.0
     store_tool_calls: bool = False
@@ -41,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     hot_bytes: int = 67_108_864
     hot_s: float = 10.0
     max_tags: int = 512
+    reject_s: float = 86_400.0
     store_timeout_s: float = 1.0
     sweep_s: float = 1.0
     tidy_s: float = 30.0

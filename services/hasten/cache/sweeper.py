@@ -96,8 +96,10 @@ class Sweeper:
         now = now_ms()
         self._figures.gone("expired", await self._shelf.expire(now))
         there, evicted = await self._shelf.shrink(now)
-        self._figures.gone("evicted", evicted)
+        self._figures.gone("evicted", evicted.total())
         self._figures.counted(there)
+        for owner, entries in evicted.items():
+            await self._publish(owner, [], entries, "no room", 0)
 
     async def close(self) -> None:
         """Ends sweeping."""

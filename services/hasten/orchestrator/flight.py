@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
+from hasten.messages.cache import CacheMiss
 from hasten.messages.chat import Chunk, Done
 from hasten.messages.failure import Failed, Failure
 from hasten.telemetry import Stopwatch, logger, where
@@ -18,8 +19,8 @@ Run = Callable[["Flight"], Awaitable[None]]
 class Flight:
     """A request on its way. `say` appends an event; `events` yields all of them to each reader, then waits for more.
 
-    `id` names the generation at the worker; `abandoned` is a flight that its last reader has left. `tags` and
-    `read_seq` are what the answer depends on so far.
+    `id` names the generation at the worker; `miss` is what the cache said last; `abandoned` is a flight that its last
+    reader has left. `tags` and `read_seq` are what the answer depends on so far.
     """
 
     def __init__(self, tenant: str, deadline_ms: float, *, tags: list[str], read_seq: int) -> None:
@@ -28,6 +29,7 @@ class Flight:
         self.watch = Stopwatch()
         self.slug = self.worker = ""
         self.worker_ttft_ms = 0.0
+        self.miss: CacheMiss | None = None
         self.chunks = 0
         self.readers = 0
         self.ended = False

@@ -12,12 +12,13 @@ from hasten.bus import Bus
 from hasten.chunks import split_text
 from hasten.freshness import Freshness
 from hasten.messages.cache import Answer, CacheHit, CacheMiss
-from hasten.messages.chat import ChatRequest, Done, Note
+from hasten.messages.chat import ChatRequest, Done, Note, Usage
 from hasten.messages.retrieve import Passage, Retrieved
 from hasten.messages.route import Routed
 from hasten.orchestrator.domain import Plan
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.generation import Generation, Reroute
+from hasten.orchestrator.permission import forbidden
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.stages import Stages
@@ -41,7 +42,6 @@ class Path:
         self._stages = Stages(bus, settings, request, plan, flight)
         self._tasks: list[asyncio.Task[Any]] = []
         self._exact_task: asyncio.Task[CacheHit | CacheMiss] | None = None
-        self._miss: CacheMiss | None = None
 
     async def run(self, flight: Flight) -> None:
         """Says everything on the flight, ending with Done; raises Failed."""
@@ -86,10 +86,12 @@ class Path:
             return None
         found = task.result()
         if isinstance(found, CacheMiss):
-            self._miss = found
+            if self._flight.miss is None or task is not self._exact_task:
+                self._flight.miss = found
             return None
         tags = [*found.tags, *self._request.cache.tags]
         if not self._freshness.fresh(self._flight.tenant, tags, found.read_seq):
+            self._flight.miss = CacheMiss(reason="stale", nearest=found.entry_id, similarity=found.similarity)
             return None
         if found.kind == "exact":
             self._recent.remember(self._flight.tenant, self._plan.fingerprint.key, found, time.monotonic())
@@ -107,9 +109,14 @@ class Path:
                 if (hit := self._hit_of(lookup)) is not None:
                     self.serve(hit)
                     return
-        if self._request.explain and self._miss is not None:
-            self._note("cache", {"hit": None, **msgspec.to_builtins(self._miss)})
+        if self._request.explain:
+            self._note("cache", {"hit": None, **self._why_not()})
         await self._generate(await route, await retrieve if retrieve else Retrieved(), vector)
+
+    def _why_not(self) -> dict[str, Any]:
+        """Why the cache has not answered, and what the plan forbids."""
+        miss = {} if self._flight.miss is None else msgspec.to_builtins(self._flight.miss)
+        return {**miss, "may_not": forbidden(self._request, self._plan)}
 
     async def _generate(self, routed: Routed, retrieved: Retrieved, vector: bytes | None) -> None:
         flight = self._flight
@@ -147,7 +154,8 @@ class Path:
         flight, answer = self._flight, hit.answer
         flight.tags, flight.read_seq = hit.tags, hit.read_seq
         about = {"hit": hit.kind, "model": answer.model, "entry_id": hit.entry_id, "age_s": hit.age_s}
-        self._note("cache", {**about, "similarity": round(hit.similarity, 6)})
+        why = {"explained": msgspec.to_builtins(hit.explained)} if hit.explained is not None else {}
+        self._note("cache", {**about, "similarity": round(hit.similarity, 6), **why})
         for note in answer.notes:
             if isinstance(note.get("kind"), str) and isinstance(note.get("data"), dict):
                 self._note(note["kind"], note["data"])
@@ -159,7 +167,7 @@ class Path:
             flight.text("".join(pieces[start : start + size]))
         if answer.tool_calls:
             flight.text(tool_calls=answer.tool_calls)
-        usage = msgspec.structs.replace(answer.usage, cached_tokens=answer.usage.prompt_tokens)
+        usage = from_cache(answer.usage)
         flight.say(self._done(answer.finish_reason, msgspec.structs.replace(answer, usage=usage), hit.kind))
 
     def _done(self, finish_reason: str, answer: Answer, cache: Any) -> Done:
@@ -183,6 +191,12 @@ class Path:
 
     def _note_sources(self, used: list[Passage], missing: list[str]) -> None:
         self._note("sources", {**_sources(used), **({"missing": missing} if missing else {})})
+
+
+def from_cache(usage: Usage) -> Usage:
+    """The counts of the first generation, with all tokens marked as cached: they cost nothing this time."""
+    details = {**(usage.completion_tokens_details or {}), "cached_tokens": usage.completion_tokens}
+    return msgspec.structs.replace(usage, cached_tokens=usage.prompt_tokens, completion_tokens_details=details)
 
 
 def _sources(used: list[Passage]) -> dict[str, Any]:

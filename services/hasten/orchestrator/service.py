@@ -9,12 +9,17 @@ import nats.errors
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
+from hasten.fingerprint import question_hash
 from hasten.freshness import Freshness
+from hasten.messages.cache import SERVED, Served
 from hasten.messages.chat import CHAT, FINISHED, ChatRequest, Chunk, Done, Finished, Note
+from hasten.messages.explain import EXPLAIN
 from hasten.messages.failure import Failed, Failure
 from hasten.orchestrator.domain import Plan, plan_of
+from hasten.orchestrator.explain import Explainer
 from hasten.orchestrator.flight import Flight, Flights
 from hasten.orchestrator.path import Path
+from hasten.orchestrator.permission import outcome_of
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.settings import Settings
 from hasten.service import Call, Service
@@ -27,6 +32,8 @@ _ttft = histogram("ttft_seconds", "From a request's arrival to its first chunk",
 
 CALLERS_FAULT = frozenset({"bad_request", "unsupported", "context_overflow", "model_not_found", "too_large"})
 """Failures that an identical request would meet as well."""
+EXPLAINED = 16
+"""Requests that are explained at once."""
 JOINABLE_MS = 10_000
 """A generation that has to end sooner is not joined by a request that has more time."""
 
@@ -42,7 +49,9 @@ class Orchestrator:
         self._finished = 0
         self._counts: dict[str, int] = {}
         self.service = Service(bus, "orchestrator", "Answers chat requests", report=self.report)
+        self._explainer = Explainer(bus)
         self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting)
+        self.service.answer(EXPLAIN, self._explainer.explain, limit=EXPLAINED)
 
     async def start(self) -> None:
         """Reads HASTEN_CHANGES up to now, then hears requests."""
@@ -66,7 +75,7 @@ class Orchestrator:
         except TimeoutError:
             await reader.end(Failure(code="deadline", detail="the deadline passed", tokens_sent=reader.chunks))
         finally:
-            await self._announce(call, reader)
+            await self._announce(call, reader, plan)
 
     async def _follow(
         self, request: ChatRequest, plan: Plan, call: Call, deadline_ms: float, reader: "_Reader"
@@ -111,7 +120,7 @@ class Orchestrator:
             self._flights.launch((tenant, plan.flight) if plan.share else None, flight, path.run)
         return flight
 
-    async def _announce(self, call: Call, reader: "_Reader") -> None:
+    async def _announce(self, call: Call, reader: "_Reader", plan: Plan) -> None:
         outcome = "done" if isinstance(reader.ended, Done) else getattr(reader.ended, "code", "cancelled")
         done = reader.ended if isinstance(reader.ended, Done) else Done(finish_reason="")
         source = done.cache if outcome == "done" else outcome
@@ -121,6 +130,7 @@ class Orchestrator:
         if reader.chunks:
             _ttft.labels(source).observe(reader.ttft_ms / 1000)
         flight = reader.flight
+        found = outcome_of(done.cache, reader.hit, flight.miss if flight else None, asked=plan.read_exact)
         event = Finished(
             source=self._source,
             seq=self._finished,
@@ -135,9 +145,13 @@ class Orchestrator:
             total_ms=round(reader.watch.elapsed_ms(), 3),
             usage=done.usage,
             timings_ms=done.timings_ms,
+            **found,
         )
         with contextlib.suppress(nats.errors.Error, Failed):
             await self._bus.publish(FINISHED, event, tenant=call.tenant)
+            if event.cache == "semantic" and event.entry_id:
+                served = Served(entry_id=event.entry_id, question=question_hash(plan.fingerprint.text))
+                await self._bus.publish(SERVED, served, tenant=call.tenant, request_id=call.request_id)
 
     async def drain(self) -> None:
         """Stops hearing and waits until every answer has been read and stored."""
@@ -159,6 +173,7 @@ class _Reader:
         self.ttft_ms = 0.0
         self.ended: Done | Failure | None = None
         self.flight: Flight | None = None
+        self.hit: dict[str, Any] = {}
 
     async def take(self, event: Any, flight: Flight, shared: bool) -> None:
         """Sends an event on, with this caller's own times in the last one."""
@@ -167,6 +182,8 @@ class _Reader:
             if not self.chunks:
                 self.ttft_ms = round(self.watch.elapsed_ms(), 3)
             self.chunks += 1
+        elif isinstance(event, Note) and event.kind == "cache" and event.data.get("hit"):
+            self.hit = event.data
         elif isinstance(event, Done):
             timings = {**event.timings_ms, "total": round(self.watch.elapsed_ms(), 3)}
             cache = "shared" if shared and event.cache == "miss" else event.cache
