@@ -14,7 +14,7 @@ from hasten.cache.sweeper import Publish
 from hasten.changes import ALL, reaching
 from hasten.deadline import now_ms
 from hasten.messages.cache import EntrySummary, Invalidate, Invalidation
-from hasten.messages.change import TENANT_CHANGE, Change
+from hasten.messages.change import SWEPT, TENANT_CHANGE, Change
 from hasten.messages.failure import Failed
 from hasten.replicas import Barrier
 from hasten.telemetry import logger
@@ -52,7 +52,8 @@ class Invalidator:
             return Invalidation(entries=entries, listed=listed)
         rejected = await self._rejected(body, tenant)
         named, reason = [ALL] if body.everything else tags, body.reason or "invalidate"
-        sequence = await self._bus.store(TENANT_CHANGE, Change(tags=[*named, *rejected], reason=reason), tenant=tenant)
+        change = Change(tags=[*named, *rejected], reason=reason)
+        sequence = await self._bus.store(TENANT_CHANGE, change, tenant=tenant, headers={SWEPT: "1"})
         stored_at, gone = time.monotonic(), Counter[str]()
         removing = asyncio.get_running_loop().create_task(self._remove(tenant, named, sequence, reason, gone))
         self._removals.add(removing)
