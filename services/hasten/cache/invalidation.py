@@ -15,7 +15,7 @@ from hasten.changes import ALL, reaching
 from hasten.deadline import now_ms
 from hasten.fingerprint import question_hash
 from hasten.messages.cache import EntrySummary, Invalidate, Invalidation
-from hasten.messages.change import TENANT_CHANGE, Change
+from hasten.messages.change import SWEPT, TENANT_CHANGE, Change
 from hasten.messages.failure import Failed
 from hasten.replicas import Barrier
 from hasten.telemetry import logger
@@ -54,7 +54,8 @@ class Invalidator:
             return Invalidation(entries=entries, listed=listed)
         marks = await self._marks(body, tenant, rejected)
         named, reason = [ALL] if body.everything else tags, body.reason or "invalidate"
-        sequence = await self._bus.store(TENANT_CHANGE, Change(tags=[*named, *marks], reason=reason), tenant=tenant)
+        change = Change(tags=[*named, *marks], reason=reason)
+        sequence = await self._bus.store(TENANT_CHANGE, change, tenant=tenant, headers={SWEPT: "1"})
         stored_at, gone = time.monotonic(), Counter[str]()
         removing = asyncio.get_running_loop().create_task(self._remove(tenant, named, sequence, reason, gone))
         self._removals.add(removing)

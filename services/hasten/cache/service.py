@@ -1,5 +1,6 @@
 """Wires the cache: three requests it answers, the changes and announcements it hears, and the broom behind them."""
 
+import time
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -36,10 +37,10 @@ from hasten.messages.cache import (
     NotStored,
     Stored,
 )
-from hasten.messages.change import APPLIED
+from hasten.messages.change import APPLIED, Applied
 from hasten.messages.embed import EMBED, Embed, Embedded
 from hasten.messages.failure import Failed
-from hasten.replicas import Barrier
+from hasten.replicas import Barrier, Peers
 from hasten.service import Call, Service
 from hasten.telemetry import logger
 from hasten.topics import BadName, checked
@@ -68,7 +69,7 @@ class Cache:
         self._settings, self._bus = settings, bus
         self._figures = Figures()
         self._shelf = Shelf(vectors, settings)
-        self._freshness = Freshness(bus, sources=settings.sources)
+        self._freshness = Freshness(bus, sources=settings.sources, kind="cache")
         self._rejections = Rejections(bus)
         self._hits = ServedHits(bus, settings.reject_s)
         self._barrier = Barrier(bus)
@@ -76,12 +77,13 @@ class Cache:
         self._invalidator = Invalidator(
             settings, bus, self._shelf, self._barrier, self._rejections, self._figures, self._publish
         )
-        self._sweeper = Sweeper(settings, self._shelf, self._figures, self._wanted, self._publish)
+        self._peers = Peers(self._freshness.replica.id)
+        self._sweeper = Sweeper(settings, self._shelf, self._figures, self._wanted, self._publish, self._peers)
         self._service = Service(bus, "cache", "Stores answers and finds them by key or meaning.", report=self.report)
         self._service.answer(CACHE_LOOKUP, self._on_lookup, limit=settings.limit, waiting=settings.waiting)
         self._service.answer(CACHE_PUT, self._on_put, limit=settings.limit, waiting=settings.waiting)
         self._service.answer(INVALIDATE, self._on_invalidate, limit=settings.limit, waiting=settings.waiting)
-        self._service.listen(APPLIED, self._barrier.heard)
+        self._service.listen(APPLIED, self._on_applied)
         self._freshness.on_eviction(self._rejections.hear)
         self._freshness.on_eviction(self._sweeper.hear)
 
@@ -143,6 +145,10 @@ class Cache:
     async def _publish(self, tenant: str, tags: list[str], entries: int, reason: str, sequence: int) -> None:
         event = Invalidated(tags=tags, entries=entries, reason=reason, sequence=sequence)
         await self._bus.publish(INVALIDATED, event, tenant=tenant)
+
+    def _on_applied(self, applied: Applied, tokens: dict[str, str]) -> None:
+        self._barrier.heard(applied, tokens)
+        self._peers.heard(tokens["replica"], time.monotonic())
 
     async def _on_lookup(self, lookup: CacheLookup, call: Call) -> CacheHit | CacheMiss:
         _check_names(lookup.key, lookup.partition)

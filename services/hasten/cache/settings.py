@@ -27,8 +27,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `reject_s` is how long a wrong hit can be rejected by the id of its request.
 
     `store_timeout_s` is how long the store may take before a lookup is a miss, and how long an invalidation waits for
-    its deletions once nobody serves what it names. `sweep_s` is how often entries made
-    stale by changes are deleted, `tidy_s` how often expired and surplus ones are. `limit` requests of a kind are
+    its deletions once nobody serves what it names. Entries that a few changes made stale are deleted at once, those of
+    a burst every `sweep_s` at the latest; expired and surplus ones every `tidy_s`. `limit` requests of a kind are
     handled at once, `waiting` more stand in line.
     """
 
