@@ -66,7 +66,8 @@ class Finder:
 
     def _unfit(self, entry: Entry, lookup: CacheLookup, era: str) -> str | None:
         """Why this entry may not be served, as far as the entry itself is concerned."""
-        if worn(entry, now_ms(), lookup.max_age_s):
+        stale_s = self._settings.stale_s if entry.key == lookup.key else 0.0
+        if worn(entry, now_ms(), lookup.max_age_s, stale_s):
             return "expired"
         if entry.era != era or not self._freshness.table.fresh(
             entry.tenant, [*entry.tags, *lookup.tags], entry.read_seq
@@ -75,7 +76,10 @@ class Finder:
         return None if self._freshness.leased else "lease"
 
     async def _by_key(self, lookup: CacheLookup, tenant: str, era: str) -> CacheHit | CacheMiss:
-        entry = await self._shelf.get(tenant, lookup.key, lambda warm: self._unfit(warm, lookup, era) is None)
+        def usable(warm: Entry) -> bool:
+            return now_ms() < warm.expires_ms and self._unfit(warm, lookup, era) is None
+
+        entry = await self._shelf.get(tenant, lookup.key, usable)
         if entry is None:
             return CacheMiss(reason="absent")
         reason = self._unfit(entry, lookup, era)

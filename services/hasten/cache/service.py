@@ -140,7 +140,7 @@ class Cache:
 
     def _wanted(self, entry: Entry) -> bool:
         fresh = self._freshness.table.fresh(entry.tenant, entry.tags, entry.read_seq)
-        return fresh and not worn(entry, now_ms(), None)
+        return fresh and not worn(entry, now_ms(), None, self._settings.stale_s)
 
     async def _publish(self, tenant: str, tags: list[str], entries: int, reason: str, sequence: int) -> None:
         event = Invalidated(tags=tags, entries=entries, reason=reason, sequence=sequence)

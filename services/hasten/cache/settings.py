@@ -19,10 +19,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metric `hasten_cache_hit_rate_alarm` and in `hasten status`; with `alarm_stops` there are no hits by meaning
     meanwhile.
 
-    `ttl_s` is how long an answer lives that asks for nothing else, `max_ttl_s` the longest it may. `store_tool_calls`
-    keeps answers that call tools. `max_entries` bounds the store: the least recently used go first. `hot_entries` and
-    `hot_bytes` bound what a replica keeps in memory, which it compares with the store after `hot_s`. `max_tags` is the
-    most tags of an answer or an invalidation.
+    `ttl_s` is how long an answer lives that asks for nothing else, `max_ttl_s` the longest it may. `stale_s` is how
+    long after its end an answer, if nothing that it depends on has changed, is still served to who asks the same again
+    while a new one is made (0: not at all). `store_tool_calls` keeps answers that call tools. `max_entries` bounds the
+    store: the least recently used go first. `hot_entries` and `hot_bytes` bound what a replica keeps in memory, which
+    it compares with the store after `hot_s`. `max_tags` is the most tags of an answer or an invalidation.
 
     `reject_s` is how long a wrong hit can be rejected by the id of its request.
 
@@ -50,6 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     alarm_stops: bool = False
     ttl_s: float = 86_400.0
     max_ttl_s: float = 604_800.0
+    stale_s: float = 0.0
     store_tool_calls: bool = False
     max_entries: int = 100_000
     hot_entries: int = 4096

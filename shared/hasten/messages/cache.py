@@ -85,7 +85,8 @@ class Explained(Body, frozen=True, kw_only=True, omit_defaults=True):
 class CacheHit(Reply, frozen=True, kw_only=True, omit_defaults=True):
     """An answer that is fresh, in the same tenant and partition, and (by meaning) past threshold and guards.
 
-    `lives_s` is how long it may still be served if nothing that it depends on changes.
+    `lives_s` is how long it may still be served if nothing that it depends on changes. `stale` says that its time had
+    run out, and that the operator allows to serve it while it is made anew.
     """
 
     kind: Literal["exact", "semantic"]
@@ -97,6 +98,7 @@ class CacheHit(Reply, frozen=True, kw_only=True, omit_defaults=True):
     tags: list[str] = []
     read_seq: int = 0
     explained: Explained | None = None
+    stale: bool = False
 
 
 class CacheMiss(Reply, frozen=True, kw_only=True, omit_defaults=True):
