@@ -10,7 +10,7 @@ import word_overlap
 
 from hasten.cache.opinion import agreed
 from hasten.cache.opinions import OpinionError, load
-from hasten.cache.opinions.model import ALIKE, UNLIKE, shares
+from hasten.cache.opinions.model import ALIKE, UNLIKE, WINDOW, shares
 
 NAMED = os.environ.get("HASTEN_TEST_OPINION", "")
 
@@ -28,6 +28,15 @@ def test_a_graph_is_run_whatever_the_order_of_its_labels(tmp_path: Path, labels:
     part, whole = "dogs run", "two dogs are running in the snow while a man is eating and dogs run"
     assert model.score(part, whole) > 0.9 > 0.2 > model.score(whole, part)
     assert not agreed(model, part, whole, 0.9)
+
+
+@pytest.mark.parametrize("length", [None, 32], ids=["any length", "a fixed length"])
+def test_a_pair_that_is_too_long_to_be_read_is_never_the_same(tmp_path: Path, length: int | None) -> None:
+    word_overlap.write(tmp_path, length=length)
+    model = load(f"onnx:{tmp_path}")
+    most = (length or WINDOW) // 2 - 2
+    assert model.score("dogs " * most, "dogs " * most) > 0.9
+    assert model.score("dogs " * (most + 1), "dogs " * (most + 1)) == 0.0
 
 
 def test_a_graph_and_its_vocabulary_may_lie_in_folders_below(tmp_path: Path) -> None:
@@ -61,7 +70,7 @@ def test_what_cannot_be_loaded_says_so_in_a_sentence(tmp_path: Path) -> None:
         load(f"onnx:{tmp_path}")
     word_overlap.write(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"nonsense")
-    with pytest.raises(OpinionError, match="cannot be loaded"):
+    with pytest.raises(OpinionError, match="cannot be used"):
         load(f"onnx:{tmp_path}")
 
 
@@ -86,7 +95,7 @@ def test_a_folder_of_sentence_transformers_is_loaded_and_refused_when_untrained(
     with pytest.raises(OpinionError, match="does not tell"):
         load(f"sentence-transformers:{tmp_path}")
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(OpinionError, match="cannot be loaded"):
+    with pytest.raises(OpinionError, match="cannot be used"):
         load(f"sentence-transformers:{tmp_path}")
 
 

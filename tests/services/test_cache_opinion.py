@@ -144,6 +144,7 @@ async def test_a_caller_who_wants_less_distance_gets_no_opinion(bus: Bus, vector
         await acme.put("k")
         for distance in (0.0, 0.1):
             assert missed(await acme.near(REWORDED, vector=NEAR, max_distance=distance)) == "threshold"
+        assert missed(await acme.near(REWORDED, max_distance=0.0)) == "threshold"
         assert missed(await acme.near(REWORDED, vector=vector(0.5, 1.0))) == "threshold"
         assert model.heard == []
         assert isinstance(await acme.near(REWORDED, vector=NEAR, max_distance=0.25), CacheHit)

@@ -47,7 +47,7 @@ class SecondOpinion:
     def __init__(self, settings: Settings, verdicts: Verdicts, load: Load | None) -> None:
         self._settings, self._verdicts, self._load = settings, verdicts, load
         self.counts: Counter[str] = Counter()
-        self._line: asyncio.Queue[_Case] = asyncio.Queue(settings.opinion_waiting)
+        self._line: asyncio.Queue[_Case] = asyncio.Queue(max(1, settings.opinion_waiting))
         self._cases: dict[str, _Case] = {}
         self._work: asyncio.Task[None] | None = None
 

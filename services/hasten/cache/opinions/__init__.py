@@ -18,13 +18,22 @@ def load(named: str, threads: int = 1) -> Model:
         raise OpinionError(f"[cache] opinion is {named!r}: it has to be {' or '.join(f'{a}:FOLDER' for a in ADAPTERS)}")
     if not Path(place).is_dir():
         raise OpinionError(f"[cache] opinion names {place}, which is no folder")
+    try:
+        return _made(adapter, Path(place), threads)
+    except OpinionError:
+        raise
+    except Exception as error:
+        raise OpinionError(f"the model in {place} cannot be used ({type(error).__name__})") from None
+
+
+def _made(adapter: str, folder: Path, threads: int) -> Model:
     if adapter == "onnx":
         from hasten.cache.opinions.onnx_model import OnnxModel
 
-        return OnnxModel(Path(place), threads)
+        return OnnxModel(folder, threads)
     from hasten.cache.opinions.torch_model import TorchModel
 
-    return TorchModel(Path(place), threads)
+    return TorchModel(folder, threads)
 
 
 __all__ = ["Model", "OpinionError", "load"]

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from hasten.settings import SettingsError
 
 WINDOW = 256
-"""Tokens of a pair that are read when the model itself sets no length."""
+"""Tokens of a pair that are read when the model itself sets no length. A pair with more is not judged: what is cut off
+could be the difference."""
 ALIKE = (
     ("How do I reset my password?", "How can I reset my password?"),
     ("Two dogs are running in the snow.", "Dogs run in the snow."),
@@ -35,7 +36,7 @@ class Model(Protocol):
 
     def score(self, premise: str, claim: str) -> float:
         """How surely the claim follows from the premise, or is the same, from 0 to 1; blocks, most of the time
-        without the GIL. It may differ when the sides are exchanged."""
+        without the GIL. It may differ when the sides are exchanged, and is 0 for a pair that is too long to be read."""
 
 
 Logits = Callable[[str, str], NDArray[np.float32]]

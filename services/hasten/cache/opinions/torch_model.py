@@ -21,10 +21,7 @@ class TorchModel:
             ) from None
         torch.set_num_threads(threads)
         self._plain = torch.nn.Identity()
-        try:
-            self._model = CrossEncoder(str(folder), max_length=WINDOW, device="cpu", local_files_only=True)
-        except Exception as error:
-            raise OpinionError(f"the model in {folder} cannot be loaded ({type(error).__name__})") from None
+        self._model = CrossEncoder(str(folder), max_length=WINDOW, device="cpu", local_files_only=True)
         self._yes = yes_label(self._logits)
 
     def _logits(self, premise: str, claim: str) -> NDArray[np.float32]:
@@ -32,5 +29,7 @@ class TorchModel:
         return np.asarray(made, dtype=np.float32).reshape(-1)
 
     def score(self, premise: str, claim: str) -> float:
-        """The probability of the label that says yes."""
+        """The probability of the label that says yes; 0 for a pair that is longer than the window."""
+        if len(self._model.tokenizer(premise, claim)["input_ids"]) > WINDOW:
+            return 0.0
         return float(shares(self._logits(premise, claim))[self._yes])
