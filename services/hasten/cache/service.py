@@ -1,6 +1,7 @@
 """Wires the cache: three requests it answers, the changes and announcements it hears, and the broom behind them."""
 
 import time
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -8,17 +9,20 @@ from typing import Any
 import msgspec
 
 from hasten.bus import Bus
+from hasten.cache import opinions
 from hasten.cache.domain import Entry, entry_of, is_entry_id, lifetime_s, refusal, worn
 from hasten.cache.figures import Figures
 from hasten.cache.guards import Reading
 from hasten.cache.invalidation import Invalidator
 from hasten.cache.lookup import Finder, unsuited
+from hasten.cache.opinion import Load, SecondOpinion
 from hasten.cache.rejections import Rejections
 from hasten.cache.served import ServedHits
 from hasten.cache.settings import Settings
 from hasten.cache.shelf import Shelf
 from hasten.cache.sweeper import Sweeper
 from hasten.cache.vector import unit_vector
+from hasten.cache.verdicts import Verdicts
 from hasten.deadline import now_ms
 from hasten.fingerprint import SCHEMA, question_hash
 from hasten.freshness import Freshness
@@ -65,7 +69,7 @@ SELF = "_cache"
 class Cache:
     """One replica of the cache."""
 
-    def __init__(self, settings: Settings, bus: Bus, vectors: VectorStore) -> None:
+    def __init__(self, settings: Settings, bus: Bus, vectors: VectorStore, opinion: Load | None = None) -> None:
         self._settings, self._bus = settings, bus
         self._figures = Figures()
         self._shelf = Shelf(vectors, settings)
@@ -73,7 +77,8 @@ class Cache:
         self._rejections = Rejections(bus)
         self._hits = ServedHits(bus, settings.reject_s)
         self._barrier = Barrier(bus)
-        self._finder = Finder(settings, self._shelf, self._freshness, self._rejections, self._figures)
+        self._opinion = SecondOpinion(settings, Verdicts(bus), opinion)
+        self._finder = Finder(settings, self._shelf, self._freshness, self._rejections, self._figures, self._opinion)
         self._invalidator = Invalidator(
             settings, bus, self._shelf, self._barrier, self._rejections, self._figures, self._publish
         )
@@ -98,6 +103,7 @@ class Cache:
         await self._freshness.start()
         await self._rejections.start()
         await self._hits.start()
+        await self._opinion.start()
         await self._sweeper.tidy()
         self._sweeper.start()
         await self._service.start()
@@ -124,6 +130,7 @@ class Cache:
     async def close(self) -> None:
         """Ends what is left, leaves the registry of replicas and closes the store."""
         await self._service.close()
+        await self._opinion.close()
         await self._invalidator.close()
         await self._sweeper.close()
         await self._freshness.close()
@@ -132,7 +139,12 @@ class Cache:
     def report(self) -> dict[str, Any]:
         """The figures of this replica."""
         hot = self._shelf.hot
-        return {**self._figures.report(), "hot_entries": len(hot), "hot_bytes": hot.size}
+        return {
+            **self._figures.report(),
+            "opinions": dict(self._opinion.counts),
+            "hot_entries": len(hot),
+            "hot_bytes": hot.size,
+        }
 
     @property
     def _era(self) -> str:
@@ -234,4 +246,5 @@ def _check_names(key: str, partition: str) -> None:
 def build(settings: Settings, bus: Bus) -> Cache:
     """The cache with its whole wiring; raises StoreError for an address that is none."""
     vectors = store(settings.store_url, Path(settings.data), "cache", api_key=settings.store_api_key or None)
-    return Cache(settings, bus, vectors)
+    opinion = partial(opinions.load, settings.opinion, settings.opinion_threads) if settings.opinion else None
+    return Cache(settings, bus, vectors, opinion)

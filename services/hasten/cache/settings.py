@@ -1,5 +1,7 @@
 """Settings of the cache."""
 
+from typing import Literal
+
 import msgspec
 
 
@@ -11,6 +13,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `semantic` off leaves exact hits only. `threshold` is the least cosine similarity of a hit by meaning, which must
     pass the guards besides; a text of less than `min_words` words or more than `max_chars` characters is found by key
     only, and `candidates` neighbours are looked at.
+
+    `opinion` names a model that is asked about questions which are near a stored one, and which only soft guards or the
+    threshold refuse: `onnx:FOLDER` or `sentence-transformers:FOLDER`, empty for none (needs the extra `opinion`).
+    `opinion_mode` is `async` (this question is a miss, and the verdict counts from the next time on) or `inline` (the
+    lookup waits up to `opinion_ms` for the verdict, which otherwise counts from the next time on). `opinion_threshold`
+    is the least score, both ways, that makes two questions the same, and `opinion_floor` the least cosine similarity
+    of a pair that is judged. `opinion_waiting` pairs stand in line, and `opinion_threads` are used for one.
 
     `shadow` judges and counts hits by meaning (`shadow` among the misses) and serves none; `shadow_collections` does so
     for answers from these collections only. The alarm compares the hit rate of the last `alarm_window` lookups by
@@ -49,6 +58,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     alarm_memory: int = 4000
     alarm_jump: float = 0.2
     alarm_stops: bool = False
+    opinion: str = ""
+    opinion_mode: Literal["async", "inline"] = "async"
+    opinion_ms: float = 150.0
+    opinion_threshold: float = 0.9
+    opinion_floor: float = 0.7
+    opinion_waiting: int = 64
+    opinion_threads: int = 1
     ttl_s: float = 86_400.0
     max_ttl_s: float = 604_800.0
     stale_s: float = 0.0
