@@ -137,8 +137,9 @@ class Debezium:
     async def _write(self, line: str) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n".encode())
-        await self._process.stdin.drain()
+        with contextlib.suppress(ConnectionError):  # who does not listen any more has ended, which _read sees
+            self._process.stdin.write(f"{line}\n".encode())
+            await self._process.stdin.drain()
 
     async def _read(self) -> None:
         assert self._process is not None
