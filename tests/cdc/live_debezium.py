@@ -6,7 +6,6 @@ read; `make test-cdc RECORD=1` writes it anew.
 
 import asyncio
 import os
-import shutil
 import statistics
 import sys
 import time
@@ -17,8 +16,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import shop
-from debezium import MODES, PYTHON, Debezium, Mode, Record
-from postgres import Postgres, programs
+from debezium import MODES, Debezium, Mode, Record, missing
+from postgres import Postgres
 from shop import SNAPSHOT, STEPS, TABLES, Recorded, Step
 
 from hasten.bus import Bus
@@ -48,17 +47,6 @@ QUESTIONS = {
     "weather": "Does it rain in Lyon?",
 }
 ACTIVE = "SELECT count(*) FROM pg_replication_slots WHERE active"
-
-
-def missing() -> str | None:
-    """What this machine lacks, in one sentence."""
-    if shutil.which("java") is None:
-        return "make test-cdc needs Java 17 or newer: put `java` on PATH"
-    if programs() is None:
-        return "make test-cdc needs PostgreSQL 14 or newer: no initdb under /usr/lib/postgresql or on PATH"
-    if not os.environ.get(PYTHON):
-        return f"{PYTHON} is not set: run `make test-cdc`, which installs Debezium's engine in a folder of its own"
-    return None
 
 
 @pytest.fixture(scope="module")
@@ -233,6 +221,21 @@ async def test_an_answer_by_meaning_and_one_from_a_document_are_made_anew(rig: R
     await until(lambda: plan("family"), "miss")
     assert await plan("solo") == "exact"
     assert await price(asked) == "miss"
+
+
+@pytest.mark.parametrize("rig", VALUE_ONLY, ids=["value_only"], indirect=True)
+async def test_what_changed_while_debezium_was_down_counts_when_it_is_back(rig: Rig) -> None:
+    await rig.start()
+    await rig.settled()
+    for tag in ("prices:7", "prices:8"):
+        await rig.warm(tag)
+    await rig.debezium.crash()
+    await until(lambda: rig.postgres.sql(ACTIVE), ["0"])
+    await rig.postgres.sql("UPDATE prices SET amount = 13 WHERE id = 7")
+    assert await rig.source("prices:7") == "exact", "nobody can have heard of it"
+    await rig.start()
+    await rig.settled()
+    await until(lambda: rig.source("prices:7"), "miss")
 
 
 DEFAULT = Mode(name="Debezium's own poll.interval.ms", properties={"poll.interval.ms": "500"})

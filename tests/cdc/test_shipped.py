@@ -1,5 +1,8 @@
 """The files of deploy/ that join Debezium Server to hasten fit together. No container is started here."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +92,12 @@ def test_debezium_keeps_its_place_in_a_volume() -> None:
     named = yaml.safe_load((ROOT / "compose.yaml").read_text())["volumes"]
     assert [place for name, place, *_ in volumes if name in named] == ["/debezium/data"]
     assert embedded(shipped())["offset.storage.file.filename"].startswith("data/")
+
+
+def test_without_java_the_target_fails_with_one_sentence(tmp_path: Path) -> None:
+    """Not a skip: who asks for real Debezium wants to know that there was none."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/cdc/live_debezium.py"]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "make test-cdc needs Java 17 or newer" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr

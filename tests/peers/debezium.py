@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+from postgres import programs
 
 from hasten.bus import Bus
 from hasten.changes import KEY_HEADERS
@@ -28,6 +29,17 @@ UNWRAP = {
     "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
     "transforms.unwrap.delete.tombstone.handling.mode": "rewrite",
 }
+
+
+def missing() -> str | None:
+    """What this machine lacks for real Debezium, in one sentence."""
+    if shutil.which("java") is None:
+        return "make test-cdc needs Java 17 or newer: put `java` on PATH"
+    if programs() is None:
+        return "make test-cdc needs PostgreSQL 14 or newer: no initdb under /usr/lib/postgresql or on PATH"
+    if not os.environ.get(PYTHON):
+        return f"{PYTHON} is not set: run `make test-cdc`, which installs Debezium's engine in a folder of its own"
+    return None
 
 
 class Mode(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,10 +138,11 @@ class Debezium:
     async def start(self) -> Self:
         """Starts the engine; the snapshot comes some seconds later."""
         command = (os.environ[PYTHON], str(PROGRAM))
-        with (self._folder / "log").open("wb") as log:
+        with (self._folder / "log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *command, cwd=self._folder, stdin=PIPE, stdout=PIPE, stderr=log, limit=2**26
             )
+        self._ended = False
         await self._write(json.dumps(self._properties))
         self._reading = asyncio.ensure_future(self._read())
         return self
@@ -165,6 +178,14 @@ class Debezium:
             subject, headers, body = message
             for _ in range(1 if self.mode.keyed else 2):
                 await self._bus.store_raw(subject, body, headers=headers)
+
+    async def crash(self) -> None:
+        """Kills the engine as it stands; `start` goes on from the place that it had saved."""
+        assert self._process is not None
+        assert self._reading is not None
+        self._process.kill()
+        await self._process.wait()
+        await self._reading
 
     async def seen(self, wanted: Any, timeout_s: float = 60.0) -> None:
         """Returns once `wanted` holds for one of the records and all up to it are stored."""
