@@ -1,0 +1,1 @@
+"""Measures hasten on public data and under load; run from the checkout as `python -m loadtest.<name>`."""
