@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sources: list[str] = []
     dim: int = 384
     semantic: bool = True
-    threshold: Share = 0.98
+    threshold: Share = 0.9
     thresholds: dict[str, Share] = {}
     min_words: int = 4
     max_chars: int = 2000
