@@ -41,7 +41,7 @@ async def test_a_wrong_hit_is_found_explained_and_rejected(rig: Rig, nats_server
     assert text.startswith("hit by meaning: entry ")
     assert QUESTION in text
     text = (await said(nats_server, "explain", OTHER))[1]
-    assert text.startswith("miss: guard\n")
+    assert text.startswith("miss: guard (")
     assert "guard words: only asked: boots; only stored: shoes" in text
     text = (await said(nats_server, "explain", QUESTION, "--system", "Be brief."))[1]
     assert "differs in system text" in text
@@ -57,7 +57,7 @@ async def test_a_wrong_hit_is_found_explained_and_rejected(rig: Rig, nats_server
     code, _, errors = await said(nats_server, "cache", "reject", "never-asked")
     assert (code, "no hit by meaning is known" in errors) == (2, True), errors
     await rig.stored(QUESTION)
-    assert (await said(nats_server, "explain", SAME))[1].startswith("miss: rejected\n")
+    assert (await said(nats_server, "explain", SAME))[1].startswith("miss: rejected (")
 
 
 async def test_watching_shows_hits_misses_and_evictions_with_their_reasons(rig: Rig, nats_server: NatsServer) -> None:
