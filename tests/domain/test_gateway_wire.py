@@ -293,9 +293,15 @@ def test_headers_tell_what_is_known_and_stay_headers_whatever_a_name_holds() -> 
 
 def test_a_route_without_a_hit_is_a_miss_and_tells_the_model() -> None:
     head = Head("r1", "auto")
-    head.see(Note(kind="cache", data={"hit": None, "reason": "threshold"}))
+    head.see(Note(kind="cache", data={"hit": None, "reason": "guard", "guard": "words"}))
     head.see(Note(kind="route", data={"model": "small"}))
-    assert head.headers() == {"x-hasten-request-id": "r1", "x-hasten-cache": "miss", "x-hasten-model": "small"}
+    head.see(Note(kind="cache", data={"hit": None, "stored": False, "reason": "stale"}))
+    assert head.headers() == {
+        "x-hasten-request-id": "r1",
+        "x-hasten-cache": "miss",
+        "x-hasten-model": "small",
+        "x-hasten-cache-reason": "guard words",
+    }
 
 
 chunk_texts = st.lists(st.tuples(st.sampled_from(["text", "reasoning", "call", "note"]), st.text(min_size=1)))
