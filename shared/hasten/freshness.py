@@ -5,10 +5,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from hasten.bus import Bus
-from hasten.changes import ALL, EVERYBODY, Eviction, evicted, expanded
+from hasten.changes import ALL, EVERYBODY, ChangeReader, Eviction, Reading, expanded
+from hasten.changes.causes import WHOLE
+from hasten.changes.configuration import Changes
+from hasten.dead_letters import DeadLetters
 from hasten.journal import Entry, Reader, ensure_stream, stream_state
 from hasten.replicas import LEASE_S, Replica
+from hasten.telemetry import counter
 
+_heard = counter("change_events_total", "Messages of HASTEN_CHANGES, by shape and what they evicted", "shape", "evicts")
 MAX_TAGS = 200_000
 REPLAY = 200_000
 """How many of the stream's last messages a starting replica reads; what was read before them is not served."""
@@ -61,9 +66,11 @@ class Freshness:
     """
 
     def __init__(
-        self, bus: Bus, *, sources: list[str] | None = None, lease_s: float = LEASE_S, max_tags: int = MAX_TAGS
+        self, bus: Bus, *, changes: Changes | None = None, lease_s: float = LEASE_S, max_tags: int = MAX_TAGS
     ) -> None:
-        self._bus, self._sources, self._max_tags = bus, sources, max_tags
+        self._bus, self._changes, self._max_tags = bus, changes or Changes(), max_tags
+        self._events = ChangeReader(self._changes.rules)
+        self._letters = DeadLetters(bus)
         self._lease_s = min(lease_s, LEASE_S)
         self._replica = Replica(bus)
         self._on_eviction: list[OnEviction] = []
@@ -74,7 +81,7 @@ class Freshness:
 
     async def start(self) -> None:
         """Makes the stream if need be and returns when its recent part has been read; raises Failed(unavailable)."""
-        await ensure_stream(self._bus, self._sources)
+        await ensure_stream(self._bus, self._changes.sources)
         await self._replica.start()
         state = await stream_state(self._bus)
         start = max(state.first_seq, state.last_seq - REPLAY + 1, 1)
@@ -91,7 +98,11 @@ class Freshness:
     def _apply(self, entry: Entry) -> None:
         self._skip_to(entry.sequence - 1)
         self._seen = max(self._seen, entry.sequence)
-        for eviction in evicted(entry.subject, entry.headers, entry.data):
+        reading = self._events.read(entry.subject, entry.headers, entry.data)
+        _heard.labels(reading.event.shape, _extent(reading)).inc()
+        if reading.event.fault:
+            self._letters.post(entry.sequence, entry.subject, reading.event.fault, len(entry.data))
+        for eviction in reading.evictions:
             for tag in eviction.tags:
                 self.table.change(eviction.tenant, tag, entry.sequence)
             for call in self._on_eviction:
@@ -131,4 +142,14 @@ class Freshness:
         """Serves nothing any more, stops reading and leaves the registry."""
         self._closed = True
         await self.reader.close()
+        await self._letters.close()
         await self._replica.close()
+
+
+def _extent(reading: Reading) -> str:
+    """How much a message evicts, for the count."""
+    if reading.repeated:
+        return "nothing again"
+    if not reading.evictions:
+        return "nothing"
+    return "a table" if reading.event.fault or reading.event.op in WHOLE else "rows"

@@ -14,6 +14,7 @@ from hasten.cache.settings import Settings
 from hasten.cache.shelf import Shelf
 from hasten.cache.sweeper import Sweeper
 from hasten.cache.vector import unit_vector
+from hasten.changes.configuration import Changes
 from hasten.deadline import now_ms
 from hasten.fingerprint import SCHEMA
 from hasten.freshness import Freshness
@@ -51,16 +52,24 @@ SELF = "_cache"
 class Cache:
     """One replica of the cache."""
 
-    def __init__(self, settings: Settings, bus: Bus, vectors: VectorStore) -> None:
+    def __init__(self, settings: Settings, bus: Bus, vectors: VectorStore, changes: Changes | None = None) -> None:
         self._settings, self._bus = settings, bus
+        self._changes = changes or Changes()
         self._figures = Figures()
         self._shelf = Shelf(vectors, settings)
-        self._freshness = Freshness(bus, sources=settings.sources)
+        self._freshness = Freshness(bus, changes=self._changes)
         self._rejections = Rejections(bus)
         self._barrier = Barrier(bus)
         self._finder = Finder(settings, self._shelf, self._freshness, self._rejections, self._figures)
         self._invalidator = Invalidator(
-            settings, bus, self._shelf, self._barrier, self._rejections, self._figures, self._publish
+            settings,
+            bus,
+            self._changes.rules,
+            self._shelf,
+            self._barrier,
+            self._rejections,
+            self._figures,
+            self._publish,
         )
         self._sweeper = Sweeper(settings, self._shelf, self._figures, self._wanted, self._publish)
         self._service = Service(bus, "cache", "Stores answers and finds them by key or meaning.", report=self.report)
@@ -77,6 +86,8 @@ class Cache:
         Raises StoreError when stored vectors, setting and embedder do not agree on the width, naming both sizes, and
         Failed(unavailable) without JetStream.
         """
+        for warning in self._changes.warnings:
+            log.warning("%s", warning)
         await self._shelf.open()
         await self._agree_on_width()
         await self._freshness.start()
@@ -171,7 +182,7 @@ def _check_names(key: str, partition: str) -> None:
         raise Failed("bad_request", "key is empty", param="key")
 
 
-def build(settings: Settings, bus: Bus) -> Cache:
+def build(settings: Settings, bus: Bus, changes: Changes | None = None) -> Cache:
     """The cache with its whole wiring; raises StoreError for an address that is none."""
     vectors = store(settings.store_url, Path(settings.data), "cache", api_key=settings.store_api_key or None)
-    return Cache(settings, bus, vectors)
+    return Cache(settings, bus, vectors, changes)
