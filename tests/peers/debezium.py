@@ -15,7 +15,7 @@ import msgspec
 from postgres import programs
 
 from hasten.bus import Bus
-from hasten.changes import KEY_HEADERS
+from hasten.changes.keys import KEY_HEADERS
 from hasten.messages.change import CHANGE
 
 ROOT = Path(__file__).parents[2]

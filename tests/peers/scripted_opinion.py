@@ -40,7 +40,7 @@ class ScriptedModel:
 @contextlib.asynccontextmanager
 async def advised(bus: Bus, vectors: VectorStore, model: ScriptedModel, **settings: Any) -> AsyncIterator[Cache]:
     """A replica that asks this model; it closes the store with itself."""
-    made = Cache(Settings(dim=DIM, opinion="scripted", **settings), bus, vectors, lambda: model)
+    made = Cache(Settings(dim=DIM, opinion="scripted", **settings), bus, vectors, opinion=lambda: model)
     try:
         await made.start()
         yield made

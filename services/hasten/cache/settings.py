@@ -7,8 +7,8 @@ import msgspec
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`data` is the folder of the embedded store; `store_url` is `embedded`, or the http(s) address of a Qdrant server
-    (needed for more than one replica) with `store_api_key`. `sources` are subjects of change events that
-    HASTEN_CHANGES captures besides its own. `dim` is the width of the vectors, that of the embedder's model.
+    (needed for more than one replica) with `store_api_key`. `dim` is the width of the vectors, that of the
+    embedder's model.
 
     `semantic` off leaves exact hits only. `threshold` is the least cosine similarity of a hit by meaning, which must
     pass the guards besides; a text of less than `min_words` words or more than `max_chars` characters is found by key
@@ -45,7 +45,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data: str = ".hasten"
     store_url: str = "embedded"
     store_api_key: str = ""
-    sources: list[str] = []
     dim: int = 384
     semantic: bool = True
     threshold: float = 0.85

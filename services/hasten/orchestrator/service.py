@@ -8,6 +8,7 @@ import msgspec
 import nats.errors
 
 from hasten.bus import Bus
+from hasten.changes.configuration import Changes
 from hasten.deadline import now_ms
 from hasten.fingerprint import question_hash
 from hasten.freshness import Freshness
@@ -294,6 +295,6 @@ def _check_collection(name: str) -> None:
         raise Failed("bad_request", str(error), param="knowledge") from None
 
 
-def build(settings: Settings, bus: Bus) -> Orchestrator:
+def build(settings: Settings, bus: Bus, changes: Changes | None = None) -> Orchestrator:
     """The orchestrator with its own view of HASTEN_CHANGES."""
-    return Orchestrator(bus, settings, Freshness(bus, sources=settings.sources))
+    return Orchestrator(bus, settings, Freshness(bus, changes=changes))
