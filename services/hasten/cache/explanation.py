@@ -65,8 +65,7 @@ class Explainer:
         found = []
         for entry, similarity in await self._shelf.around(vector, tenant):
             elsewhere = entry.partition != lookup.partition or entry.era != era
-            private = entry.parts.get("user") not in (None, lookup.parts.get("user"))
-            if elsewhere and not private and similarity >= least:
+            if elsewhere and similarity >= least and not private(lookup, entry):
                 found.append(self._neighbour(lookup, entry, similarity, "partition", None))
         return found
 
@@ -92,6 +91,13 @@ class Explainer:
             age_s=round(max(0.0, now - entry.created_ms) / 1000, 3),
             lives_s=round(max(0.0, entry.expires_ms - now) / 1000, 3),
         )
+
+
+def private(lookup: CacheLookup, entry: Entry) -> bool:
+    """Whether an entry may be another user's alone: it says so, or it has a user and does not say."""
+    if not entry.parts:
+        return bool(entry.user)
+    return entry.parts.get("user") not in (None, lookup.parts.get("user"))
 
 
 def differing(lookup: CacheLookup, entry: Entry) -> list[str]:
