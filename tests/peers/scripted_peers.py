@@ -52,6 +52,7 @@ class Scripted:
         self.read_seq = 0
         self.answer = ANSWER
         self.finish_reason = "stop"
+        self.continues = True
         self.chunk_delay_s = 0.0
         self.broken: dict[str, Any] = {}
         self.service = Service(bus, "scripted", "Scripted peers")
@@ -123,7 +124,9 @@ class Scripted:
         self.routes.append(request)
         worker = next(name for name in self.workers if name not in request.exclude)
         window = self.windows.get(worker, 4096)
-        return Routed(model="m", slug="m", worker=worker, reason="scripted", continues=True, context_window=window)
+        return Routed(
+            model="m", slug="m", worker=worker, reason="scripted", continues=self.continues, context_window=window
+        )
 
     async def _compress(self, request: Compress, _: Call) -> Compressed:
         await self._stage("compress")
