@@ -22,6 +22,7 @@ from hasten.messages.generate import GENERATE, Generate
 from hasten.messages.retrieve import RETRIEVE, Passage, Retrieve, Retrieved
 from hasten.messages.route import ROUTE, Route, Routed
 from hasten.service import Call, Service
+from hasten.topics import Topic
 
 ANSWER = "The tide rises twice a day."
 PASSAGE = Passage(id="sea/tides#0", collection="sea", document="tides", text=ANSWER, tags=["document:sea/tides"])
@@ -32,9 +33,10 @@ class Scripted:
 
     `delays` maps a stage to seconds. The cache refuses answers that ended for a reason in `refused`. `workers` names
     the generators; `broken[worker]` is called with the call before the worker's n-th chunk and may raise or wait.
+    `real` topics are left to services of the test's own.
     """
 
-    def __init__(self, bus: Bus, *, workers: tuple[str, ...] = ("w1", "w2")) -> None:
+    def __init__(self, bus: Bus, *, workers: tuple[str, ...] = ("w1", "w2"), real: tuple[Topic, ...] = ()) -> None:
         self.bus, self.workers = bus, workers
         self.log: list[tuple[str, str]] = []
         self.delays: dict[str, float] = {}
@@ -64,8 +66,9 @@ class Scripted:
             (ROUTE, self._route),
             (COMPRESS, self._compress),
         ):
-            self.service.answer(topic, handler, limit=500)
-        self.worker_services = {name: self._worker(name) for name in workers}
+            if topic not in real:
+                self.service.answer(topic, handler, limit=500)
+        self.worker_services = {name: self._worker(name) for name in workers if GENERATE not in real}
 
     def _worker(self, name: str) -> Service:
         service = Service(self.bus, f"worker-{name}", "A scripted worker")
