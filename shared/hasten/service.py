@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import version
 from typing import Any
@@ -20,7 +19,7 @@ from hasten.discovery import Endpoint, answer_discovery
 from hasten.limit import Limit
 from hasten.messages.chat import CANCEL
 from hasten.messages.failure import Failed, Failure
-from hasten.telemetry import counter, gauge, histogram, logger
+from hasten.telemetry import counter, gauge, histogram, logger, where
 from hasten.topics import PING_S, BadName, Reply, Topic, random_id
 
 __all__ = ["PING_S", "RETRY_AFTER_MS", "Admit", "Call", "Handler", "Service"]
@@ -108,7 +107,7 @@ class Service:
             except (Failed, BadName) as error:
                 log.warning("%s: an event on %s was refused: %s", self.name, topic.name, type(error).__name__)
             except Exception as error:
-                log.error("%s: the listener of %s failed: %s", self.name, topic.name, _where(error))
+                log.error("%s: the listener of %s failed: %s", self.name, topic.name, where(error))
 
         self._listeners.append((topic.narrowed(**tokens), receive))
 
@@ -188,7 +187,7 @@ class Service:
         heard.seconds.observe(seconds)
 
     def _broken(self, heard: _Heard, error: BaseException) -> Failure:
-        log.error("%s: handling %s failed: %s", self.name, heard.topic.name, _where(error))
+        log.error("%s: handling %s failed: %s", self.name, heard.topic.name, where(error))
         return Failure(code="internal", detail=f"{self.name} failed ({type(error).__name__})")
 
     async def _finish(self, heard: _Heard, msg: Msg, reply: Any) -> Any:
@@ -302,10 +301,3 @@ def _with_sent(reply: Any, call: Call | None) -> Any:
     if isinstance(reply, Failure) and call is not None and not reply.tokens_sent:
         return msgspec.structs.replace(reply, tokens_sent=call.chunks)
     return reply
-
-
-def _where(error: BaseException) -> str:
-    """The kind of an error and the place that raised it; its text is left out, for it can quote a prompt."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}{place}"

@@ -1,14 +1,15 @@
 """The rules of the cache: what may be stored, for how long, and when an entry may answer; pure."""
 
 import hashlib
+import math
 import uuid
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from hasten.cache.settings import Settings
 from hasten.changes import expanded
+from hasten.fingerprint import question_hash
 from hasten.messages.cache import Answer, CacheHit, CacheLookup, CachePut, Invalidate
 from hasten.vectors.store import IndexKind
 
@@ -44,6 +45,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: float
     expires_ms: float
     user: str = ""
+    parts: dict[str, str] = {}
 
     @property
     def size(self) -> int:
@@ -55,6 +57,14 @@ def entry_id(tenant: str, key: str) -> str:
     """The UUID of the entry of this tenant and key."""
     digest = hashlib.sha256(msgspec.json.encode([tenant, key])).digest()
     return str(uuid.UUID(bytes=digest[:16], version=5))
+
+
+def is_entry_id(text: str) -> bool:
+    """Whether this can be the id of an entry: a UUID in its usual form."""
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def compartment(tenant: str, partition: str, era: str) -> str:
@@ -93,12 +103,13 @@ def entry_of(put: CachePut, tenant: str, era: str, applied: int, now_ms: float, 
         created_ms=now_ms,
         expires_ms=now_ms + lifetime_s(put.ttl_s, settings) * 1000,
         user=put.user or "",
+        parts=put.parts,
     )
 
 
 def payload_of(entry: Entry) -> dict[str, Any]:
     """The entry as a point's payload. `marks` are the tags that a change finds it by, `used_ms` its last use."""
-    fields = ("key", "partition", "era", "text", "tags", "read_seq", "user")
+    fields = ("key", "partition", "era", "text", "tags", "read_seq", "user", "parts")
     return {
         **{name: getattr(entry, name) for name in fields},
         "tenant": compartment(entry.tenant, entry.partition, entry.era),
@@ -133,6 +144,14 @@ def threshold_of(lookup: CacheLookup, settings: Settings) -> float:
     return max(settings.threshold, 1.0 - max(0.0, lookup.max_distance))
 
 
+def judged_from(lookup: CacheLookup, settings: Settings) -> float:
+    """The least similarity of a pair that a second opinion is asked about: never below what the caller takes, and
+    infinite for a caller who takes the identical text only."""
+    if lookup.max_distance is None:
+        return settings.opinion_floor
+    return max(settings.opinion_floor, 1.0 - lookup.max_distance) if lookup.max_distance > 0 else math.inf
+
+
 def hit(entry: Entry, kind: Any, now_ms: float, similarity: float = 1.0) -> CacheHit:
     """The reply that serves an entry."""
     return CacheHit(
@@ -156,13 +175,20 @@ def named_tags(body: Invalidate) -> list[str]:
     return list(dict.fromkeys([*body.tags, *documents, *entries, *models]))
 
 
-def normal(text: str) -> str:
-    """A text without differences of case, spacing and closing punctuation."""
-    return " ".join(text.casefold().split()).rstrip(" .!?…")
+def pair_marks(tenant: str, id_: str, stored: str | None, asked: str) -> list[str]:
+    """Under which hashes a rejected pair is remembered: the entry with the question, and both questions either way.
 
-
-def pair_marks(tenant: str, id_: str, stored: str, asked: str) -> list[str]:
-    """Under which hashes a rejected pair is remembered: the entry with the question, and both questions either way."""
-    sides = sorted({normal(stored), normal(asked)})
-    parts: Iterable[list[str]] = (["entry", tenant, id_, normal(asked)], ["texts", tenant, *sides])
+    `stored` and `asked` are hashes of the questions (`hasten.fingerprint.question_hash`); without `stored`, because
+    the entry is gone, only the first can be made.
+    """
+    parts: list[list[str]] = [["entry", tenant, id_, asked]]
+    if stored is not None:
+        parts.append(["texts", tenant, *sorted({stored, asked})])
     return [hashlib.sha256(msgspec.json.encode(part)).hexdigest()[:40] for part in parts]
+
+
+def opinion_mark(judge: str, tenant: str, partition: str, stored: str, asked: str) -> str:
+    """Under which hash a verdict on two questions, either way round, is remembered: `judge` names the model and what
+    it takes for a yes. What the questions mean may depend on the partition, which holds the system prompt."""
+    sides = sorted({question_hash(stored), question_hash(asked)})
+    return hashlib.sha256(msgspec.json.encode(["opinion", judge, tenant, partition, *sides])).hexdigest()[:40]

@@ -1,6 +1,5 @@
 """`hasten invalidate`: cached answers that must not be given any more."""
 
-import uuid
 from typing import Annotated
 
 import msgspec
@@ -8,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from hasten.cache.domain import is_entry_id
 from hasten.client import Hasten
 from hasten.commands.options import Json, Nats, Tenant, refuse, with_client
 from hasten.messages.cache import Invalidate, Invalidation
@@ -37,7 +37,7 @@ def invalidate(
         if not all(one.partition("/")):
             refuse(f"--document must be COLLECTION/ID, such as help/fees, not {one!r}")
     for one in entry or []:
-        if not is_entry(one):
+        if not is_entry_id(one):
             refuse(f"--entry must be the id of an entry, as `hasten ask` and --dry-run show it, not {one!r}")
     what = Invalidate(
         tags=tag or [],
@@ -55,14 +55,6 @@ def invalidate(
         return 0
 
     with_client(nats, tenant, work)
-
-
-def is_entry(text: str) -> bool:
-    """Whether this can be the id of an entry: a UUID in its usual form."""
-    try:
-        return str(uuid.UUID(text)) == text
-    except ValueError:
-        return False
 
 
 def report(done: Invalidation, what: Invalidate, as_json: bool) -> None:

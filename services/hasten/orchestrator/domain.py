@@ -5,7 +5,7 @@ import hashlib
 import msgspec
 from msgspec import structs
 
-from hasten.fingerprint import Fingerprint, fingerprint
+from hasten.fingerprint import Fingerprint, fingerprint, prompt_tag
 from hasten.messages.cache import CacheHit
 from hasten.messages.chat import ChatRequest, Turn, needs_of
 from hasten.messages.failure import Failed
@@ -56,6 +56,7 @@ def plan_of(request: ChatRequest) -> Plan:
     usable = policy.mode != "off" and not varies
     reads = usable and policy.mode != "refresh"
     semantic = reads and policy.mode == "auto" and print_.single_turn
+    prompt = prompt_tag(request)
     return Plan(
         fingerprint=print_,
         flight=(
@@ -64,6 +65,7 @@ def plan_of(request: ChatRequest) -> Plan:
             policy.max_age_s,
             policy.max_distance,
             policy.store,
+            policy.ttl_s,
             tuple(policy.tags),
             request.explain,
         ),
@@ -71,7 +73,7 @@ def plan_of(request: ChatRequest) -> Plan:
         read_semantic=semantic,
         share=reads,
         store=usable and policy.store,
-        tags=[*policy.tags, *(f"collection:{name}" for name in request.knowledge)],
+        tags=[*policy.tags, *(f"collection:{name}" for name in request.knowledge), *([prompt] if prompt else [])],
         query=retrieval_query(request.messages) if request.knowledge or semantic else "",
         needs=needs_of(
             request.messages,

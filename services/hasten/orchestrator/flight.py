@@ -2,16 +2,16 @@
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import Any
 
 from msgspec import structs
 
+from hasten.messages.cache import CacheMiss
 from hasten.messages.chat import Chunk, Done, Turn
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.follow import Basis
-from hasten.telemetry import Stopwatch, logger
+from hasten.telemetry import Stopwatch, logger, where
 from hasten.topics import random_id
 
 log = logger("orchestrator")
@@ -21,10 +21,11 @@ Run = Callable[["Flight"], Awaitable[None]]
 class Flight:
     """A request on its way. `say` appends an event; `events` yields all of them to each reader, then waits for more.
 
-    `id` names the generation at the worker; `abandoned` is a flight that its last reader has left. `tags` and
-    `read_seq` are what the answer depends on so far; `model`, `prompt` and `sources` are known when it is generated.
-    `deadline_ms` is that of the reader with the most time; once an engine works on it that cannot go on from a given
-    text, the flight is `bound` to the one it had then. `followed` says that another replica generates it.
+    `id` names the generation at the worker; `miss` is what the cache said last; `abandoned` is a flight that its last
+    reader has left. `tags` and `read_seq` are what the answer depends on so far; `model`, `prompt` and `sources` are
+    known when it is generated. `deadline_ms` is that of the reader with the most time; once an engine works on it that
+    cannot go on from a given text, the flight is `bound` to the one it had then. `followed` says that another replica
+    generates it.
     """
 
     def __init__(self, tenant: str, deadline_ms: float, *, tags: list[str], read_seq: int) -> None:
@@ -36,6 +37,7 @@ class Flight:
         self.sources: list[dict[str, Any]] = []
         self.bound = self.followed = False
         self.worker_ttft_ms = 0.0
+        self.miss: CacheMiss | None = None
         self.chunks = 0
         self.readers = 0
         self.ended = False
@@ -59,7 +61,7 @@ class Flight:
         except Failed as failed:
             self.say(structs.replace(failed.failure, tokens_sent=self.chunks))
         except Exception as error:
-            log.error("a request failed: %s", type(error).__name__, exc_info=log.isEnabledFor(logging.DEBUG))
+            log.error("a request failed: %s", where(error))
             self.say(Failure(code="internal", detail=f"the orchestrator failed ({type(error).__name__})"))
         finally:
             self.settled.set()

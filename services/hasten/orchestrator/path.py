@@ -12,7 +12,7 @@ from hasten.bus import Bus
 from hasten.chunks import split_text
 from hasten.freshness import Freshness
 from hasten.messages.cache import Answer, CacheHit, CacheMiss
-from hasten.messages.chat import ChatRequest, Done, Note, Turn
+from hasten.messages.chat import ChatRequest, Done, Note, Turn, Usage
 from hasten.messages.compress import Compressed
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import Passage, Retrieved
@@ -21,6 +21,7 @@ from hasten.orchestrator.domain import Plan
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.generation import Generation, Reroute
 from hasten.orchestrator.lease import Lease
+from hasten.orchestrator.permission import forbidden
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.relay import Relay
 from hasten.orchestrator.settings import Settings
@@ -61,7 +62,6 @@ class Path:
         self._stages = Stages(bus, settings, request, plan, flight)
         self._tasks: list[asyncio.Task[Any]] = []
         self._exact_task: asyncio.Task[CacheHit | CacheMiss] | None = None
-        self._miss: CacheMiss | None = None
         self._stored = False
 
     async def run(self, flight: Flight) -> None:
@@ -109,7 +109,7 @@ class Path:
             work.cancel()
             return await self._follow(lease)
         if lease is not None and lease.before is not None and lease.before.stored and self._plan.read_exact:
-            hit = self._usable(await self._stages.exact())
+            hit = self._usable(await self._stages.exact(), by_key=True)
             if hit is not None and not self._flight.ended:
                 self.serve(hit)
                 return None
@@ -158,17 +158,19 @@ class Path:
     def _hit_of(self, task: asyncio.Task[CacheHit | CacheMiss] | None) -> CacheHit | None:
         if task is None or not task.done() or task.cancelled():
             return None
-        return self._usable(task.result())
+        return self._usable(task.result(), by_key=task is self._exact_task)
 
-    def _usable(self, found: CacheHit | CacheMiss) -> CacheHit | None:
+    def _usable(self, found: CacheHit | CacheMiss, *, by_key: bool) -> CacheHit | None:
         """The hit if it may be served: nothing has changed since, and an expired one is only for who may replace it."""
         if isinstance(found, CacheMiss):
-            self._miss = found
+            if self._flight.miss is None or not by_key:
+                self._flight.miss = found
             return None
         if found.stale and not self._plan.store:
             return None
         tags = [*found.tags, *self._request.cache.tags]
         if not self._freshness.fresh(self._flight.tenant, tags, found.read_seq):
+            self._flight.miss = CacheMiss(reason="stale", nearest=found.entry_id, similarity=found.similarity)
             return None
         if found.kind == "exact" and not found.stale:
             self._recent.remember(self._flight.tenant, self._plan.fingerprint.key, found, time.monotonic())
@@ -186,11 +188,16 @@ class Path:
                 if (hit := self._hit_of(lookup)) is not None:
                     self.serve(hit)
                     return None
-        if self._request.explain and self._miss is not None:
-            self._note("cache", {"hit": None, **msgspec.to_builtins(self._miss)})
+        if self._request.explain:
+            self._note("cache", {"hit": None, **self._why_not()})
         routed, retrieved = await route, await retrieve if retrieve else Retrieved()
         compressed = await self._stages.compress(routed, retrieved.passages)
         return Prepared(routed=routed, retrieved=retrieved, compressed=compressed, vector=vector)
+
+    def _why_not(self) -> dict[str, Any]:
+        """Why the cache has not answered, and what the plan forbids."""
+        miss = {} if self._flight.miss is None else msgspec.to_builtins(self._flight.miss)
+        return {**miss, "may_not": forbidden(self._request, self._plan)}
 
     async def _generate(self, prepared: Prepared) -> None:
         flight, retrieved, compressed = self._flight, prepared.retrieved, prepared.compressed
@@ -232,8 +239,9 @@ class Path:
         flight, answer = self._flight, hit.answer
         flight.tags, flight.read_seq = hit.tags, hit.read_seq
         about = {"hit": hit.kind, "model": answer.model, "entry_id": hit.entry_id, "age_s": hit.age_s}
+        why = {"explained": msgspec.to_builtins(hit.explained)} if hit.explained is not None else {}
         expired = {"stale": True} if hit.stale else {}
-        self._note("cache", {**about, "similarity": round(hit.similarity, 6), **expired})
+        self._note("cache", {**about, "similarity": round(hit.similarity, 6), **expired, **why})
         self._on_hit(hit)
         for note in answer.notes:
             if isinstance(note.get("kind"), str) and isinstance(note.get("data"), dict):
@@ -246,7 +254,7 @@ class Path:
             flight.text("".join(pieces[start : start + size]))
         if answer.tool_calls:
             flight.text(tool_calls=answer.tool_calls)
-        usage = msgspec.structs.replace(answer.usage, cached_tokens=answer.usage.prompt_tokens)
+        usage = from_cache(answer.usage)
         flight.say(self._done(answer.finish_reason, msgspec.structs.replace(answer, usage=usage), hit.kind))
 
     def _done(self, finish_reason: str, answer: Answer, cache: Any) -> Done:
@@ -270,6 +278,12 @@ class Path:
 
     def _note_sources(self, used: list[Passage], missing: list[str]) -> None:
         self._note("sources", {**_sources(used), **({"missing": missing} if missing else {})})
+
+
+def from_cache(usage: Usage) -> Usage:
+    """The counts of the first generation, with all tokens marked as cached: they cost nothing this time."""
+    details = {**(usage.completion_tokens_details or {}), "cached_tokens": usage.completion_tokens}
+    return msgspec.structs.replace(usage, cached_tokens=usage.prompt_tokens, completion_tokens_details=details)
 
 
 def _sources(used: list[Passage]) -> dict[str, Any]:

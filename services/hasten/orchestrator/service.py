@@ -9,15 +9,19 @@ import nats.errors
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
+from hasten.fingerprint import question_hash
 from hasten.freshness import Freshness
-from hasten.messages.cache import CacheHit
+from hasten.messages.cache import SERVED, CacheHit, Served
 from hasten.messages.chat import CHAT, FINISHED, ChatRequest, Chunk, Done, Finished, Note
+from hasten.messages.explain import EXPLAIN
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.follow import FOLLOW, Basis, Follow
 from hasten.orchestrator.domain import Plan, lease_key, plan_of
+from hasten.orchestrator.explain import Explainer
 from hasten.orchestrator.flight import Flight, Flights
 from hasten.orchestrator.lease import Lease, Leases
 from hasten.orchestrator.path import Path
+from hasten.orchestrator.permission import outcome_of
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.refresh import Refresher
 from hasten.orchestrator.relay import SHARED
@@ -33,6 +37,8 @@ _ttft = histogram("ttft_seconds", "From a request's arrival to its first chunk",
 
 CALLERS_FAULT = frozenset({"bad_request", "unsupported", "context_overflow", "model_not_found", "too_large"})
 """Failures that an identical request would meet as well."""
+EXPLAINED = 16
+"""Requests that are explained at once."""
 JOINABLE_MS = 10_000
 """A generation that has to end sooner, and cannot go on later, is not joined by a request that has more time."""
 FOLLOWERS = 4096
@@ -50,7 +56,9 @@ class Orchestrator:
         self._finished = 0
         self._counts: dict[str, int] = {}
         self.service = Service(bus, "orchestrator", "Answers chat requests", report=self.report)
+        self._explainer = Explainer(bus)
         self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting)
+        self.service.answer(EXPLAIN, self._explainer.explain, limit=EXPLAINED)
         replica = self.service.id
         self.service.answer(FOLLOW, self._lead, limit=FOLLOWERS, replica=replica)
         self.service.hear_to_the_last(FOLLOW)
@@ -85,7 +93,7 @@ class Orchestrator:
         except TimeoutError:
             await reader.end(Failure(code="deadline", detail="the deadline passed", tokens_sent=reader.chunks))
         finally:
-            await self._announce(call, reader)
+            await self._announce(call, reader, plan)
 
     async def _follow(
         self, request: ChatRequest, plan: Plan, call: Call, deadline_ms: float, reader: "_Reader"
@@ -187,7 +195,7 @@ class Orchestrator:
                     told = None
                 await call.send(event)
 
-    async def _announce(self, call: Call, reader: "_Reader") -> None:
+    async def _announce(self, call: Call, reader: "_Reader", plan: Plan) -> None:
         outcome = "done" if isinstance(reader.ended, Done) else getattr(reader.ended, "code", "cancelled")
         done = reader.ended if isinstance(reader.ended, Done) else Done(finish_reason="")
         source = done.cache if outcome == "done" else outcome
@@ -197,6 +205,7 @@ class Orchestrator:
         if reader.chunks:
             _ttft.labels(source).observe(reader.ttft_ms / 1000)
         flight = reader.flight
+        found = outcome_of(done.cache, reader.hit, flight.miss if flight else None, asked=plan.read_exact)
         event = Finished(
             source=self._source,
             seq=self._finished,
@@ -211,9 +220,13 @@ class Orchestrator:
             total_ms=round(reader.watch.elapsed_ms(), 3),
             usage=done.usage,
             timings_ms=done.timings_ms,
+            **found,
         )
         with contextlib.suppress(nats.errors.Error, Failed):
             await self._bus.publish(FINISHED, event, tenant=call.tenant)
+            if event.cache == "semantic" and event.entry_id:
+                served = Served(entry_id=event.entry_id, question=question_hash(plan.fingerprint.text))
+                await self._bus.publish(SERVED, served, tenant=call.tenant, request_id=call.request_id)
 
     async def drain(self) -> None:
         """Stops hearing and waits until every answer has been read, here and elsewhere, and stored."""
@@ -238,6 +251,7 @@ class _Reader:
         self.ttft_ms = 0.0
         self.ended: Done | Failure | None = None
         self.flight: Flight | None = None
+        self.hit: dict[str, Any] = {}
         self._joined = False
 
     async def joined(self) -> None:
@@ -256,6 +270,8 @@ class _Reader:
             if not self.chunks:
                 self.ttft_ms = round(self.watch.elapsed_ms(), 3)
             self.chunks += 1
+        elif isinstance(event, Note) and event.kind == "cache" and event.data.get("hit"):
+            self.hit = event.data
         elif isinstance(event, Done):
             timings = {**event.timings_ms, "total": round(self.watch.elapsed_ms(), 3)}
             cache = "shared" if shared and event.cache == "miss" else event.cache

@@ -5,6 +5,11 @@ from typing import Any, Literal
 from hasten.topics import Body, Topic
 
 STREAM = "HASTEN_CHANGES"
+REPLICAS = "hasten_replicas"
+"""The bucket of those that serve from a view of the stream."""
+
+SWEPT = "Hasten-Swept"
+"""The header of a change whose sender deletes the entries itself."""
 
 
 class Change(Body, frozen=True, kw_only=True, omit_defaults=True):
