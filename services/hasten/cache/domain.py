@@ -129,10 +129,10 @@ def read_payload(id_: str, payload: dict[str, Any]) -> Entry | None:
         return None
 
 
-def worn(entry: Entry, now_ms: float, max_age_s: float | None) -> bool:
-    """Whether the entry has expired, or is older than the caller takes."""
+def worn(entry: Entry, now_ms: float, max_age_s: float | None, stale_s: float = 0.0) -> bool:
+    """Whether the entry has expired more than `stale_s` ago, or is older than the caller takes."""
     too_old = max_age_s is not None and now_ms - entry.created_ms >= max_age_s * 1000
-    return too_old or now_ms >= entry.expires_ms
+    return too_old or now_ms >= entry.expires_ms + stale_s * 1000
 
 
 def threshold_of(lookup: CacheLookup, settings: Settings) -> float:
@@ -153,6 +153,7 @@ def hit(entry: Entry, kind: Any, now_ms: float, similarity: float = 1.0) -> Cach
         similarity=min(1.0, similarity),
         tags=entry.tags,
         read_seq=entry.read_seq,
+        stale=now_ms >= entry.expires_ms,
     )
 
 

@@ -12,7 +12,7 @@ from hasten.cache.guards import Reading
 from hasten.cache.settings import Settings
 from hasten.cache.shelf import Shelf
 from hasten.cache.vector import unit_vector
-from hasten.changes import ALL, expanded
+from hasten.changes import ALL
 from hasten.deadline import now_ms
 from hasten.freshness import Freshness, TagTable
 from hasten.messages.cache import CacheLookup, Explained, Neighbour
@@ -132,7 +132,7 @@ def _beyond(words: list[str], others: list[str]) -> list[str]:
 
 def changed_since(table: TagTable, tenant: str, tags: Iterable[str], read_seq: int) -> dict[str, int]:
     """The tags that have changed since an entry was read, with the sequence; `*` for what is too old to be known."""
-    found = {tag: table.last(tenant, tag) for tag in (*expanded(tags), ALL)}
+    found = {tag: table.last(tenant, tag) for tag in (*tags, ALL)}
     since = {tag: sequence for tag, sequence in found.items() if sequence > read_seq}
     return {ALL: table.floor} | since if read_seq < table.floor else since
 

@@ -14,6 +14,7 @@ from hasten.bus import Bus
 from hasten.cache.domain import Entry, pair_marks
 from hasten.changes import Eviction
 from hasten.fingerprint import question_hash
+from hasten.journal import Entry as Change
 from hasten.messages.failure import Failed
 
 BUCKET = "hasten_rejected"
@@ -36,7 +37,7 @@ class Rejections:
         except (nats.errors.Error, TimeoutError) as error:
             raise Failed("unavailable", f"the bucket {BUCKET} cannot be read ({type(error).__name__})") from None
 
-    def hear(self, _: int, eviction: Eviction) -> None:
+    def hear(self, _: Change, eviction: Eviction) -> None:
         """Takes in the rejections among the tags of a change."""
         self._known.update(tag.removeprefix(_TAG) for tag in eviction.tags if tag.startswith(_TAG))
 

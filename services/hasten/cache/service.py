@@ -1,5 +1,7 @@
 """Wires the cache: three requests it answers, the changes and announcements it hears, and the broom behind them."""
 
+import time
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -7,17 +9,21 @@ from typing import Any
 import msgspec
 
 from hasten.bus import Bus
+from hasten.cache import opinions
 from hasten.cache.domain import Entry, entry_of, is_entry_id, lifetime_s, refusal, worn
 from hasten.cache.figures import Figures
 from hasten.cache.guards import Reading
 from hasten.cache.invalidation import Invalidator
 from hasten.cache.lookup import Finder, unsuited
+from hasten.cache.opinion import Load, SecondOpinion
 from hasten.cache.rejections import Rejections
 from hasten.cache.served import ServedHits
 from hasten.cache.settings import Settings
 from hasten.cache.shelf import Shelf
 from hasten.cache.sweeper import Sweeper
 from hasten.cache.vector import unit_vector
+from hasten.cache.verdicts import Verdicts
+from hasten.changes.configuration import Changes
 from hasten.deadline import now_ms
 from hasten.fingerprint import SCHEMA, question_hash
 from hasten.freshness import Freshness
@@ -36,10 +42,10 @@ from hasten.messages.cache import (
     NotStored,
     Stored,
 )
-from hasten.messages.change import APPLIED
+from hasten.messages.change import APPLIED, Applied
 from hasten.messages.embed import EMBED, Embed, Embedded
 from hasten.messages.failure import Failed
-from hasten.replicas import Barrier
+from hasten.replicas import Barrier, Peers
 from hasten.service import Call, Service
 from hasten.telemetry import logger
 from hasten.topics import BadName, checked
@@ -64,24 +70,42 @@ SELF = "_cache"
 class Cache:
     """One replica of the cache."""
 
-    def __init__(self, settings: Settings, bus: Bus, vectors: VectorStore) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        bus: Bus,
+        vectors: VectorStore,
+        *,
+        changes: Changes | None = None,
+        opinion: Load | None = None,
+    ) -> None:
         self._settings, self._bus = settings, bus
+        self._changes = changes or Changes()
         self._figures = Figures()
         self._shelf = Shelf(vectors, settings)
-        self._freshness = Freshness(bus, sources=settings.sources)
+        self._freshness = Freshness(bus, changes=self._changes, kind="cache")
         self._rejections = Rejections(bus)
         self._hits = ServedHits(bus, settings.reject_s)
         self._barrier = Barrier(bus)
-        self._finder = Finder(settings, self._shelf, self._freshness, self._rejections, self._figures)
+        self._opinion = SecondOpinion(settings, Verdicts(bus), opinion)
+        self._finder = Finder(settings, self._shelf, self._freshness, self._rejections, self._figures, self._opinion)
         self._invalidator = Invalidator(
-            settings, bus, self._shelf, self._barrier, self._rejections, self._figures, self._publish
+            settings,
+            bus,
+            self._changes.rules,
+            self._shelf,
+            self._barrier,
+            self._rejections,
+            self._figures,
+            self._publish,
         )
-        self._sweeper = Sweeper(settings, self._shelf, self._figures, self._wanted, self._publish)
+        self._peers = Peers(self._freshness.replica.id)
+        self._sweeper = Sweeper(settings, self._shelf, self._figures, self._wanted, self._publish, self._peers)
         self._service = Service(bus, "cache", "Stores answers and finds them by key or meaning.", report=self.report)
         self._service.answer(CACHE_LOOKUP, self._on_lookup, limit=settings.limit, waiting=settings.waiting)
         self._service.answer(CACHE_PUT, self._on_put, limit=settings.limit, waiting=settings.waiting)
         self._service.answer(INVALIDATE, self._on_invalidate, limit=settings.limit, waiting=settings.waiting)
-        self._service.listen(APPLIED, self._barrier.heard)
+        self._service.listen(APPLIED, self._on_applied)
         self._freshness.on_eviction(self._rejections.hear)
         self._freshness.on_eviction(self._sweeper.hear)
 
@@ -91,11 +115,14 @@ class Cache:
         Raises StoreError when stored vectors, setting and embedder do not agree on the width, naming both sizes, and
         Failed(unavailable) without JetStream.
         """
+        for warning in self._changes.warnings:
+            log.warning("%s", warning)
         await self._shelf.open()
         await self._try_embedder()
         await self._freshness.start()
         await self._rejections.start()
         await self._hits.start()
+        await self._opinion.start()
         await self._sweeper.tidy()
         self._sweeper.start()
         await self._service.start()
@@ -122,6 +149,7 @@ class Cache:
     async def close(self) -> None:
         """Ends what is left, leaves the registry of replicas and closes the store."""
         await self._service.close()
+        await self._opinion.close()
         await self._invalidator.close()
         await self._sweeper.close()
         await self._freshness.close()
@@ -130,7 +158,12 @@ class Cache:
     def report(self) -> dict[str, Any]:
         """The figures of this replica."""
         hot = self._shelf.hot
-        return {**self._figures.report(), "hot_entries": len(hot), "hot_bytes": hot.size}
+        return {
+            **self._figures.report(),
+            "opinions": dict(self._opinion.counts),
+            "hot_entries": len(hot),
+            "hot_bytes": hot.size,
+        }
 
     @property
     def _era(self) -> str:
@@ -138,11 +171,15 @@ class Cache:
 
     def _wanted(self, entry: Entry) -> bool:
         fresh = self._freshness.table.fresh(entry.tenant, entry.tags, entry.read_seq)
-        return fresh and not worn(entry, now_ms(), None)
+        return fresh and not worn(entry, now_ms(), None, self._settings.stale_s)
 
     async def _publish(self, tenant: str, tags: list[str], entries: int, reason: str, sequence: int) -> None:
         event = Invalidated(tags=tags, entries=entries, reason=reason, sequence=sequence)
         await self._bus.publish(INVALIDATED, event, tenant=tenant)
+
+    def _on_applied(self, applied: Applied, tokens: dict[str, str]) -> None:
+        self._barrier.heard(applied, tokens)
+        self._peers.heard(tokens["replica"], time.monotonic())
 
     async def _on_lookup(self, lookup: CacheLookup, call: Call) -> CacheHit | CacheMiss:
         _check_names(lookup.key, lookup.partition)
@@ -225,7 +262,8 @@ def _check_names(key: str, partition: str) -> None:
         raise Failed("bad_request", "key is empty", param="key")
 
 
-def build(settings: Settings, bus: Bus) -> Cache:
+def build(settings: Settings, bus: Bus, changes: Changes | None = None) -> Cache:
     """The cache with its whole wiring; raises StoreError for an address that is none."""
     vectors = store(settings.store_url, Path(settings.data), "cache", api_key=settings.store_api_key or None)
-    return Cache(settings, bus, vectors)
+    opinion = partial(opinions.load, settings.opinion, settings.opinion_threads) if settings.opinion else None
+    return Cache(settings, bus, vectors, changes=changes, opinion=opinion)

@@ -85,7 +85,8 @@ class Explained(Body, frozen=True, kw_only=True, omit_defaults=True):
 class CacheHit(Reply, frozen=True, kw_only=True, omit_defaults=True):
     """An answer that is fresh, in the same tenant and partition, and (by meaning) past threshold and guards.
 
-    `lives_s` is how long it may still be served if nothing that it depends on changes.
+    `lives_s` is how long it may still be served if nothing that it depends on changes. `stale` says that its time had
+    run out, and that the operator allows to serve it while it is made anew.
     """
 
     kind: Literal["exact", "semantic"]
@@ -97,6 +98,7 @@ class CacheHit(Reply, frozen=True, kw_only=True, omit_defaults=True):
     tags: list[str] = []
     read_seq: int = 0
     explained: Explained | None = None
+    stale: bool = False
 
 
 class CacheMiss(Reply, frozen=True, kw_only=True, omit_defaults=True):
@@ -149,12 +151,24 @@ class NotStored(Reply, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
 
 
+class SampleEvent(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A message as a pipeline sends it, to be tried: its `subject`, its `headers` (a key, for one) and its JSON `body`.
+
+    Without a body it is a tombstone.
+    """
+
+    subject: str
+    headers: dict[str, str] = {}
+    body: Any = None
+
+
 class Invalidate(Body, frozen=True, kw_only=True, omit_defaults=True):
     """Removes every entry of the tenant that carries one of these; `everything` removes all of them.
 
     `documents` are `<collection>/<id>`, `entries` are entry ids, `models` are public model names. `reject` remembers
     the removed entries with the text that wrongly hit them, so that the pair never hits again. `request_id` says both
     at once: the request that was answered wrongly by meaning, within the time that the cache keeps such records.
+    `event` asks, in a dry run only, what a change event would remove, and why.
     """
 
     tags: list[str] = []
@@ -166,6 +180,28 @@ class Invalidate(Body, frozen=True, kw_only=True, omit_defaults=True):
     request_id: str | None = None
     dry_run: bool = False
     reason: str = ""
+    event: SampleEvent | None = None
+
+
+class TagReason(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A tag that an event evicts, and why it does."""
+
+    tag: str
+    why: str = ""
+
+
+class EventReading(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """What a change event was taken for: its `shape` and operation, the table, and the `rules` that speak of it.
+
+    `tags` are those that it evicts for the tenant who asks. `fault` is why it could not be read, as a dead letter says.
+    """
+
+    shape: str
+    op: str = ""
+    table: str = ""
+    rules: list[str] = []
+    tags: list[TagReason] = []
+    fault: str = ""
 
 
 class EntrySummary(Body, frozen=True, kw_only=True, omit_defaults=True):
@@ -181,13 +217,14 @@ class Invalidation(Reply, frozen=True, kw_only=True, omit_defaults=True):
     """From this reply on no live replica serves what was invalidated.
 
     `sequence` is the change's place in HASTEN_CHANGES; `entries` how many were removed (or would be, with `listed`, in
-    a dry run); `waited_ms` how long the barrier took.
+    a dry run); `waited_ms` how long the barrier took. `event` is how the event of a dry run was read.
     """
 
     sequence: int = 0
     entries: int = 0
     listed: list[EntrySummary] = []
     waited_ms: float = 0.0
+    event: EventReading | None = None
 
 
 class Invalidated(Body, frozen=True, kw_only=True, omit_defaults=True):
