@@ -147,8 +147,8 @@ def test_what_changed_since_an_entry_was_read() -> None:
     table.change("acme", "prices:7", 12)
     table.change("*", "prices", 13)
     table.change("other", "plans", 14)
-    assert changed_since(table, "acme", ["prices:7", "plans"], 11) == {"prices:7": 12, "prices": 13}
-    assert changed_since(table, "acme", ["prices:7"], 12) == {"prices": 13}
+    assert changed_since(table, "acme", ["prices:7", "plans"], 11) == {"prices:7": 13}
+    assert changed_since(table, "acme", ["prices:8", "plans:1"], 12) == {"prices:8": 13}
     assert changed_since(table, "acme", ["plans"], 13) == {}
     assert changed_since(table, "acme", ["plans"], 4) == {"*": 5}
 

@@ -59,7 +59,8 @@ async def test_a_stale_entry_names_the_tag_and_the_change(bus: Bus, vectors: Vec
         sequence = await bus.store(CHANGE, Change(table="prices", key=7), source="shop")
 
         async def stale() -> bool:
-            return isinstance(await acme.exact("k"), CacheMiss)
+            reply = await acme.exact("k")
+            return isinstance(reply, CacheMiss) and reply.reason == "stale"
 
         await until(stale)
         found = account(await acme.exact("k", explain=True))

@@ -131,7 +131,8 @@ def _beyond(words: list[str], others: list[str]) -> list[str]:
 
 
 def changed_since(table: TagTable, tenant: str, tags: Iterable[str], read_seq: int) -> dict[str, int]:
-    """The tags that have changed since an entry was read, with the sequence; `*` for what is too old to be known."""
+    """The tags that have changed since an entry was read, by themselves or with what is above them, and the sequence;
+    `*` when everything has, or the entry is older than what is known."""
     found = {tag: table.last(tenant, tag) for tag in (*tags, ALL)}
     since = {tag: sequence for tag, sequence in found.items() if sequence > read_seq}
     return {ALL: table.floor} | since if read_seq < table.floor else since
