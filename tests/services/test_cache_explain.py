@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from cache_rig import QUESTION, Broken, Caller, missed, running, until, vector
+from cache_rig import QUESTION, Broken, Caller, Shared, missed, running, until, vector
 
 from hasten.bus import Bus
 from hasten.cache.service import Cache
@@ -53,8 +53,16 @@ async def test_nothing_is_explained_unasked(cache: Cache, acme: Caller) -> None:
     assert (await acme.exact("k")).explained is None
 
 
+class Keeping(Shared):
+    """A store that deletes nothing, so that what is stale can still be looked at."""
+
+    async def delete(self, **_: Any) -> int:
+        return 0
+
+
 async def test_a_stale_entry_names_the_tag_and_the_change(bus: Bus, vectors: VectorStore, acme: Caller) -> None:
-    async with running(bus, vectors, sweep_s=60):
+    keeping: Any = Keeping(vectors)
+    async with running(bus, keeping):
         await acme.put("k", tags=["prices:7", "plans"], read_seq=0)
         sequence = await bus.store(CHANGE, Change(table="prices", key=7), source="shop")
 
