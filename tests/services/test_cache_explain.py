@@ -79,6 +79,17 @@ async def test_a_stale_entry_names_the_tag_and_the_change(bus: Bus, vectors: Vec
         assert (near.verdict, near.changed) == ("stale", {"prices:7": sequence})
 
 
+async def test_an_entry_that_was_swept_is_remembered_with_what_swept_it(cache: Cache, acme: Caller) -> None:
+    await acme.put("k", tags=["prices:7"], read_seq=0)
+    assert account(await acme.exact("new", explain=True)).by_key is None
+    done = await acme.invalidate(tags=["prices:7"])
+    found = account(await acme.exact("k", explain=True))
+    assert (found.exact, done.entries) == ("absent", 1)
+    assert found.by_key is not None
+    assert (found.by_key.verdict, found.by_key.changed) == ("removed", {"prices:7": done.sequence})
+    assert account(await Caller(acme.bus, "other").exact("k", explain=True)).by_key is None
+
+
 async def test_a_rejected_pair_and_a_question_for_the_key_only_are_named(cache: Cache, acme: Caller) -> None:
     stored = await acme.put("k")
     asked = "how long is the return period for shoes"

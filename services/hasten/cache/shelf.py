@@ -10,6 +10,7 @@ import msgspec
 
 from hasten.cache.domain import INDEXES, Entry, compartment, entry_id, payload_of, read_payload
 from hasten.cache.hot import HotSet
+from hasten.cache.past import Past
 from hasten.cache.settings import Settings
 from hasten.messages.cache import EntrySummary
 from hasten.vectors.store import Match, Point, StoreError, Vector, VectorStore, Where
@@ -31,6 +32,7 @@ class Shelf:
     def __init__(self, store: VectorStore, settings: Settings) -> None:
         self._store, self._settings = store, settings
         self.hot = HotSet(settings.hot_entries, settings.hot_bytes, settings.hot_s)
+        self.past = Past()
         self._used: set[str] = set()
 
     async def open(self) -> None:
@@ -47,6 +49,7 @@ class Shelf:
         if entry is None or (entry.tenant, entry.key) != (tenant, key):
             return None
         self.hot.put(entry, time.monotonic())
+        self.past.keep(entry)
         return self._touched(entry)
 
     def _touched(self, entry: Entry) -> Entry:
@@ -86,6 +89,7 @@ class Shelf:
         """Stores an entry in place of an older one of its key."""
         await self._within(self._store.upsert([Point(id=entry.id, vector=vector, payload=payload_of(entry))]))
         self.hot.put(entry, time.monotonic())
+        self.past.keep(entry)
 
     async def _within(self, work: Any, limit_s: float | None = None) -> Any:
         try:
