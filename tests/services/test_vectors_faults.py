@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from likeness import alike
 
+from hasten.bench.likeness import alike
 from hasten.vectors import edge, generations, shard
 from hasten.vectors.edge import EdgeStore
 from hasten.vectors.process import EngineProcess

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import pytest_asyncio
-from likeness import alike, asked
 
+from hasten.bench.likeness import alike, asked
 from hasten.vectors import edge
 from hasten.vectors.edge import EdgeStore
 from hasten.vectors.generations import Generations

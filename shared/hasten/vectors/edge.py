@@ -10,6 +10,7 @@ from hasten.telemetry import logger
 from hasten.vectors import wire
 from hasten.vectors.checks import check_ids, check_indexes, check_points, check_vector
 from hasten.vectors.compaction import SLICE, Behind, optimize_copy
+from hasten.vectors.figures import searching
 from hasten.vectors.generations import Generations
 from hasten.vectors.process import EngineProcess, encoded, to_the_end
 from hasten.vectors.store import IndexKind, Match, Point, StoreError, Vector, Where
@@ -164,8 +165,9 @@ class EdgeStore:
         check_vector(vector, self._dim)
         if limit < 1:
             return []
-        raw = np.asarray(vector, dtype="<f4").tobytes()
-        found: list[Match] = await self._ask(wire.Search(vector=raw, where=where, limit=limit), list[Match])
+        request = wire.Search(vector=np.asarray(vector, dtype="<f4").tobytes(), where=where, limit=limit)
+        with searching.labels(self._folder.name).time():
+            found: list[Match] = await self._ask(request, list[Match])
         return found
 
     async def scroll(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hasten.vectors.checks import check_ids, check_indexes, check_points, check_vector, check_width
+from hasten.vectors.figures import searching
 from hasten.vectors.filters import Dialect, to_filter
 from hasten.vectors.store import (
     EF,
@@ -132,7 +133,7 @@ class ServerStore:
         if limit < 1:
             return []
         rescored = self._models.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING)
-        with _one_sentence("search"):
+        with _one_sentence("search"), searching.labels(self._collection).time():
             found = await client.query_points(
                 self._collection,
                 query=np.asarray(vector).tolist(),
