@@ -66,9 +66,11 @@ class Faulty:
             await self.after_search()
         return found
 
-    async def scroll(self, where: Where, limit: int, *, vectors: bool = False) -> list[Point]:
+    async def scroll(
+        self, where: Where, limit: int, fields: list[str] | None = None, *, vectors: bool = False
+    ) -> list[Point]:
         self._check("scroll")
-        return await self.inner.scroll(where, limit, vectors=vectors)
+        return await self.inner.scroll(where, limit, fields, vectors=vectors)
 
     async def set_payload(self, ids: list[str], payload: dict[str, Any]) -> None:
         self._check("set_payload")
