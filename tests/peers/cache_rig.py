@@ -69,7 +69,7 @@ async def running(
     bus: Bus, vectors: VectorStore, changes: Changes | None = None, **settings: Any
 ) -> AsyncIterator[Cache]:
     """A replica on a store; it closes the store with itself."""
-    made = Cache(Settings(dim=DIM, **settings), bus, vectors, changes)
+    made = Cache(Settings(dim=DIM, **settings), bus, vectors, changes=changes)
     try:
         await made.start()
         yield made
