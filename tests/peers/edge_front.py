@@ -110,7 +110,7 @@ class EdgeFront:
 
     def _scroll(self, name: str, body: Any) -> Any:
         where, vectors = _where(body.get("filter")), bool(body.get("with_vector"))
-        found = self._shard(name).scroll(where, body["limit"], payloads=True, vectors=vectors)
+        found = self._shard(name).scroll(where, body["limit"], None, vectors=vectors)
         return {"points": [_record(point) for point in found], "next_page_offset": None}
 
     def _set_payload(self, name: str, body: Any) -> Any:
@@ -123,7 +123,7 @@ class EdgeFront:
             shard.delete(body["points"])
         else:
             where = _where(body["filter"])
-            while found := shard.scroll(where, SLICE, payloads=False, vectors=False):
+            while found := shard.scroll(where, SLICE, [], vectors=False):
                 shard.delete([point.id for point in found])
         return _done()
 
