@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from hasten.bench import loop
 from hasten.bench.figures import percentile
+from hasten.bench.metrics import LAG, LATE_S, Metrics, above, between, total
 from hasten.bus import Bus
 from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT, Answer, CacheHit, CacheLookup, CachePut
 from hasten.messages.change import APPLIED, CHANGE, STREAM, Applied, Change
@@ -124,7 +124,7 @@ async def _measured(events: int, tags: int, over_s: float, rate: float, bus: Bus
     listener.listen(APPLIED, applied.hear)
     await listener.start()
     quiet = await _for(asker, over_s)
-    asker.hits, before = 0, await loop.samples(http)
+    asker.hits, before = 0, await Metrics.read(http)
     command = [sys.executable, "-m", "loadtest.burst", "--publish", url]
     sizes = ["--events", str(events), "--tags", str(tags), "--over", str(over_s)]
     over, began = asyncio.Event(), time.perf_counter()
@@ -136,9 +136,9 @@ async def _measured(events: int, tags: int, over_s: float, rate: float, bus: Bus
     await applied.reached(last)
     lag_s = time.perf_counter() - published
     over.set()
-    burst, after = await asking, await loop.samples(http)
+    burst, after = await asking, await Metrics.read(http)
     await listener.drain()
-    counted = (after[0] - before[0], after[1] - before[1]) if before and after else (0, 0)
+    lag = between(before.buckets(LAG), after.buckets(LAG))
     return Report(
         events=events,
         tags=tags,
@@ -149,8 +149,8 @@ async def _measured(events: int, tags: int, over_s: float, rate: float, bus: Bus
         ratio=round(percentile(burst, 0.95) / percentile(quiet, 0.95), 2),
         asked=len(burst),
         hits=asker.hits,
-        samples=counted[0],
-        late=counted[1],
+        samples=total(lag),
+        late=above(lag, LATE_S),
     )
 
 
