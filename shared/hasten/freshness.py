@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from hasten.bus import Bus
 from hasten.changes import ALL, EVERYBODY, ChangeReader, Eviction, Reading, expanded
 from hasten.changes.causes import WHOLE
-from hasten.changes.configuration import Changes
+from hasten.changes.settings import Changes
 from hasten.dead_letters import DeadLetters
 from hasten.journal import Entry, Reader, ensure_stream, stream_state
 from hasten.replicas import LEASE_S, Replica

@@ -10,7 +10,7 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from hasten.bus import Bus
-from hasten.changes.configuration import Changes
+from hasten.changes.settings import Changes
 from hasten.dead_letters import DeadLetters
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import INGESTED, Document, Ingested
