@@ -170,7 +170,8 @@ class Ingestion:
         return mail
 
     def _hide(self, mail: Mail) -> None:
-        if mail.document.op == "delete":
+        """Hides what is deleted from now on; a deletion that may turn out to be an old one hides nothing before."""
+        if mail.document.op == "delete" and (mail.row is None or mail.row.at is None):
             self._library.hidden[mail.key.id] = max(mail.sequence, self._library.hidden.get(mail.key.id, 0))
 
     async def _versions(self, versions: list[tuple[Mail, Msg]]) -> None:
