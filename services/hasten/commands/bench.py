@@ -12,6 +12,7 @@ from rich.table import Table
 from hasten import address
 from hasten.bench import loop
 from hasten.bench.figures import Figure, figures
+from hasten.bench.freshness import freshened, freshness_figures
 from hasten.bench.plan import QUICK, Sizes, measure
 from hasten.bench.probes import Probes
 from hasten.bench.target import running
@@ -68,13 +69,15 @@ async def run_bench(found: address.Address, sizes: Sizes) -> Report:
         async with probes.ready(found.nats):
             try:
                 seen = await measure(probes, sizes, say)
+                say("measuring how soon a change takes effect")
+                fresh = await freshened(hasten.bus, hasten.tenant, sizes.semantic)
             finally:
                 await hasten.invalidate(Invalidate(everything=True, reason="the benchmark has ended"))
         after = await loop.samples(found.http) if found.http else None
     lag: dict[str, Any] = {}
     if before and after:
         lag = {"loop_samples": after[0] - before[0], "loop_late": after[1] - before[1]}
-    return Report(figures=figures(seen), **lag)
+    return Report(figures=[*figures(seen), *freshness_figures(fresh, seen.bare)], **lag)
 
 
 def show(report: Report) -> None:
