@@ -7,14 +7,18 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from hasten.bus import Bus
-from hasten.changes import ALL, EVERYBODY, Eviction, above, evicted
+from hasten.changes import ALL, EVERYBODY, ChangeReader, Eviction, Reading, above
+from hasten.changes.causes import WHOLE
+from hasten.changes.configuration import Changes
+from hasten.dead_letters import DeadLetters
 from hasten.journal import POLL_S, Entry, Reader, ensure_stream, stream_state
 from hasten.messages.change import STREAM
 from hasten.messages.failure import Failed
 from hasten.replicas import LEASE_S, Replica
-from hasten.telemetry import logger
+from hasten.telemetry import counter, logger
 
 log = logger("freshness")
+_heard = counter("change_events_total", "Messages of HASTEN_CHANGES, by shape and what they evicted", "shape", "evicts")
 MAX_TAGS = 200_000
 FORGOTTEN = 1000
 """Tags forgotten at a time: a pause of well under a millisecond."""
@@ -89,9 +93,10 @@ class TagTable:
             return False
         if read_seq >= self.newest:
             return True
-        return all(self._last(tenant, tag) <= read_seq for tag in (*tags, ALL))
+        return all(self.last(tenant, tag) <= read_seq for tag in (*tags, ALL))
 
-    def _last(self, tenant: str, tag: str) -> int:
+    def last(self, tenant: str, tag: str) -> int:
+        """The last known change that an answer of this tenant with this tag must heed, 0 if none."""
         table = tag.partition(":")[0]
         groups = (self._groups.get((owner, table)) for owner in (tenant, EVERYBODY))
         return max((group.concerning(tag) for group in groups if group is not None), default=0)
@@ -109,12 +114,14 @@ class Freshness:
         self,
         bus: Bus,
         *,
-        sources: list[str] | None = None,
+        changes: Changes | None = None,
         lease_s: float = LEASE_S,
         max_tags: int = MAX_TAGS,
         kind: str = "reader",
     ) -> None:
-        self._bus, self._sources, self._max_tags = bus, sources, max_tags
+        self._bus, self._changes, self._max_tags = bus, changes or Changes(), max_tags
+        self._events = ChangeReader(self._changes.rules)
+        self._letters = DeadLetters(bus)
         self._lease_s = min(lease_s, LEASE_S)
         self.replica = Replica(bus, kind)
         self._on_eviction: list[OnEviction] = []
@@ -126,7 +133,7 @@ class Freshness:
 
     async def start(self) -> None:
         """Makes the stream if need be and returns when its recent part has been read; raises Failed(unavailable)."""
-        await ensure_stream(self._bus, self._sources)
+        await ensure_stream(self._bus, self._changes.sources)
         await self.replica.start()
         await self._begin()
         self._task = asyncio.get_running_loop().create_task(self._follow())
@@ -158,7 +165,7 @@ class Freshness:
         while not self._closed:
             await self.reader.close()
             try:
-                await ensure_stream(self._bus, self._sources)
+                await ensure_stream(self._bus, self._changes.sources)
                 return await self._begin(former)
             except Failed as failed:
                 log.error("no hits: %s; delete it, and it is made as it has to be", failed.failure.detail)
@@ -171,7 +178,11 @@ class Freshness:
     def _apply(self, entry: Entry) -> None:
         self._skip_to(entry.sequence - 1)
         self._seen = max(self._seen, entry.sequence)
-        for eviction in evicted(entry.subject, entry.headers, entry.data):
+        reading = self._events.read(entry.subject, entry.headers, entry.data)
+        _heard.labels(reading.event.shape, _extent(reading)).inc()
+        if reading.event.fault:
+            self._letters.post(entry.sequence, entry.subject, reading.event.fault, len(entry.data))
+        for eviction in reading.evictions:
             for tag in eviction.tags:
                 self.table.change(eviction.tenant, tag, entry.sequence)
             for call in self._on_eviction:
@@ -214,4 +225,14 @@ class Freshness:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self.reader.close()
+        await self._letters.close()
         await self.replica.close()
+
+
+def _extent(reading: Reading) -> str:
+    """How much a message evicts, for the count."""
+    if reading.repeated:
+        return "nothing again"
+    if not reading.evictions:
+        return "nothing"
+    return "a table" if reading.event.fault or reading.event.op in WHOLE else "rows"

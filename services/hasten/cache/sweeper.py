@@ -122,10 +122,12 @@ class Sweeper:
         self._shelf.hot.keep_only(self._wanted)
         self._figures.hot(len(self._shelf.hot))
         now = now_ms()
-        self._figures.gone("expired", await self._shelf.expire(now))
+        self._figures.gone("expired", await self._shelf.expire(now - self._settings.stale_s * 1000))
         there, evicted = await self._shelf.shrink(now)
-        self._figures.gone("evicted", evicted)
+        self._figures.gone("evicted", evicted.total())
         self._figures.counted(there)
+        for owner, entries in evicted.items():
+            await self._publish(owner, [], entries, "no room", 0)
 
     async def close(self) -> None:
         """Ends sweeping."""
