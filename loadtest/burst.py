@@ -23,6 +23,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hasten.bench.figures import percentile
 from hasten.bus import Bus
+from hasten.freshness import Freshness
+from hasten.loop_lag import LoopLag
 from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT, Answer, CacheHit, CacheLookup, CachePut
 from hasten.messages.change import APPLIED, CHANGE, STREAM, Applied, Change
 from hasten.nats_server import NatsServer, free_port
@@ -42,7 +44,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The times are p50, p95 and p99 of lookups: with no events, with as many in a stream that nobody reads, and in the
     burst. `ratio` is the p95 of the last to that of the second, `ratio_to_quiet` to that of the first. `lag_s` is how
     long after the last acknowledgement the replica had applied everything; `misses` are by reason; of `samples`
-    wake-ups of its loop `late` were more than 20 ms late."""
+    wake-ups of its loop `late` were more than 20 ms late. `replay_per_s` events were read in a second by a reader that
+    has nothing else to do, for `replay_cpu_us` of processor time each; `replay_late_ms` is how late its loop was at
+    most."""
 
     events: int
     tags: int
@@ -58,6 +62,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     misses: dict[str, int]
     samples: int
     late: int
+    replay_per_s: int
+    replay_cpu_us: float
+    replay_late_ms: float
 
 
 class Asker:
@@ -151,6 +158,7 @@ async def _measured(events: int, tags: int, over_s: float, rate: float, bus: Bus
         await applied.reached((await bus.js.stream_info(STREAM)).state.last_seq)
         lag_s = time.perf_counter() - published
     after = await _wakeups(http)
+    replay_s, cpu_s, replay_late_ms = await _replayed(url)
     await listener.drain()
     samples, late = after[0] - before[0], after[1] - before[1]
     return Report(
@@ -168,6 +176,9 @@ async def _measured(events: int, tags: int, over_s: float, rate: float, bus: Bus
         misses=dict(asker.outcomes),
         samples=samples,
         late=late,
+        replay_per_s=round(events / replay_s),
+        replay_cpu_us=round(cpu_s / events * 1e6, 1),
+        replay_late_ms=round(replay_late_ms, 1),
     )
 
 
@@ -187,6 +198,20 @@ async def _asking(asker: Asker) -> AsyncIterator[list[float]]:
     finally:
         over.set()
         took += await asking
+
+
+async def _replayed(url: str) -> tuple[float, float, float]:
+    """How long another reader takes for the whole stream, its processor time, and how late its loop was, in ms."""
+    bus, lag = await Bus.connect(url), LoopLag()
+    reader = Freshness(bus)
+    lag.start()
+    began, busy = time.perf_counter(), time.process_time()
+    await reader.start()
+    took, busy = time.perf_counter() - began, time.process_time() - busy
+    lag.stop()
+    await reader.close()
+    await bus.close()
+    return took, busy, max(lag.late_ms, default=0.0)
 
 
 async def _wakeups(http: str) -> tuple[int, int]:
