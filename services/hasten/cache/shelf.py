@@ -127,6 +127,8 @@ class Shelf:
             if not deleted:
                 break
             gone.update(str(point.payload.get("owner")) for point in found)
+            if len(found) < min(most, BATCH):
+                break
             most -= len(found)
 
     async def expire(self, now_ms: float) -> int:

@@ -17,6 +17,7 @@ from rich.table import Table
 from hasten import address
 from hasten.bench.figures import Figure, figures
 from hasten.bench.filler import Told
+from hasten.bench.freshness import freshened, freshness_figures
 from hasten.bench.held import Held, held
 from hasten.bench.metrics import LAG, LATE_S, SEARCH, Buckets, Metrics, above, between, total
 from hasten.bench.plan import QUICK, Sizes, measure
@@ -84,6 +85,8 @@ async def run_bench(found: address.Address, sizes: Sizes, data: Path) -> Report:
             try:
                 with _progress() as told:
                     seen = await measure(probes, sizes, searches, say, told)
+                say("measuring how soon a change takes effect")
+                fresh = await freshened(hasten.bus, hasten.tenant, sizes.semantic)
                 if found.pid:
                     rows = await asyncio.to_thread(held, found.pid, data)
                 else:
@@ -94,7 +97,7 @@ async def run_bench(found: address.Address, sizes: Sizes, data: Path) -> Report:
     if seen.search is None:
         remarks.append("searches and the event loop are not shown: they are in the metrics of the gateway of hasten up")
     loop: dict[str, Any] = {"loop_samples": total(late), "loop_late": above(late, LATE_S)}
-    return Report(figures=figures(seen), held=rows, remarks=remarks, **loop)
+    return Report(figures=[*figures(seen), *freshness_figures(fresh, seen.bare)], held=rows, remarks=remarks, **loop)
 
 
 @contextlib.contextmanager
