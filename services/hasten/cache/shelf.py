@@ -17,6 +17,8 @@ from hasten.vectors.store import Match, Point, StoreError, Vector, VectorStore, 
 
 BATCH = 64
 """Entries read and deleted at a time when their tenants have to be told apart."""
+NAMES = ["owner", "key"]
+"""What is read of an entry that goes."""
 TAGS = 128
 """Tags in one filter."""
 SAMPLE = 1000
@@ -120,7 +122,7 @@ class Shelf:
     async def remove(self, where: Where, gone: Counter[str], most: int = 2**53, *, patient: bool = False) -> None:
         """Deletes what matches, up to `most` entries, and adds to `gone` how many went so far, by tenant."""
         limit_s = TIDYING_S if patient else None
-        while most > 0 and (found := await self._within(self._store.scroll(where, min(most, BATCH)), limit_s)):
+        while most > 0 and (found := await self._within(self._store.scroll(where, min(most, BATCH), NAMES), limit_s)):
             deleted = await self._within(self._store.delete(ids=[point.id for point in found]), limit_s)
             for point in found:
                 self.hot.drop(str(point.payload.get("owner")), str(point.payload.get("key")))
@@ -148,7 +150,7 @@ class Shelf:
         if there <= most:
             return there, Counter()
         surplus, gone = there - int(0.95 * most), Counter[str]()
-        found = await self._within(self._store.scroll(Where(), SAMPLE), TIDYING_S)
+        found = await self._within(self._store.scroll(Where(), SAMPLE, ["used_ms"]), TIDYING_S)
         sample = sorted(int(point.payload.get("used_ms", 0)) for point in found)
         cut = sample[min(len(sample) - 1, int(surplus / there * len(sample)))]
         for bound in (cut, cut + 1):
