@@ -33,7 +33,7 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def evicted(subject: str, headers: Mapping[str, str], data: bytes) -> list[Eviction]:
-    """What one message of HASTEN_CHANGES makes stale; nothing for heartbeats, transaction markers and tombstones.
+    """What one message of HASTEN_CHANGES makes stale; nothing for heartbeats and transaction markers.
 
     A row evicts `<table>:<key>` and `<schema>.<table>:<key>`, a truncate or a key that cannot be told `<table>` and
     `<schema>.<table>`, a document `document:<collection>/<id>`, `collection:<collection>` and its own tags. The key is
@@ -105,7 +105,7 @@ def _change(place: list[str], headers: Mapping[str, str], data: bytes) -> tuple[
     inferred = _table(place[-1], place[-2] if len(place) > 2 else None) if place else []
     body = _decoded(data)
     if body is None:
-        return _keyed(inferred, _header_keys(headers)), "delete"
+        return _keyed(inferred, _header_keys(headers)) or inferred, "delete"
     if not isinstance(body, dict):
         return inferred, UNREADABLE
     if body.keys() == {"ts_ms"} or body.keys() >= _MARKER or (body.get("op") == "m" and "source" in body):
