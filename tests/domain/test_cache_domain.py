@@ -14,9 +14,9 @@ from hasten.cache.domain import (
     Entry,
     entry_id,
     entry_of,
+    hit,
     lifetime_s,
     named_tags,
-    normal,
     pair_marks,
     payload_of,
     read_payload,
@@ -31,6 +31,7 @@ from hasten.cache.settings import Settings
 from hasten.cache.shelf import stale_where
 from hasten.cache.vector import unit_vector
 from hasten.changes import expanded, reaching
+from hasten.fingerprint import question_hash
 from hasten.messages.cache import Answer, CacheLookup, CachePut, Invalidate
 
 NOW = 1_700_000_000_000.0
@@ -105,11 +106,16 @@ def test_what_an_invalidation_names() -> None:
 
 
 def test_a_rejected_pair_is_known_from_both_sides_and_whatever_its_spacing() -> None:
-    marks = pair_marks("acme", "id-1", "How high is it?", "how tall is it")
-    assert set(marks) & set(pair_marks("acme", "id-2", "how tall  is it?", "HOW HIGH IS IT"))
-    assert not set(marks) & set(pair_marks("other", "id-1", "How high is it?", "how tall is it"))
-    assert not set(marks) & set(pair_marks("acme", "id-2", "How high is it?", "how wide is it"))
-    assert normal(" A  b?! ") == "a b"
+    def marks(tenant: str, id_: str, stored: str | None, asked: str) -> set[str]:
+        return set(pair_marks(tenant, id_, None if stored is None else question_hash(stored), question_hash(asked)))
+
+    rejected = marks("acme", "id-1", "How high is it?", "how tall is it")
+    assert rejected & marks("acme", "id-2", "how tall  is it?", "HOW HIGH IS IT")
+    assert not rejected & marks("other", "id-1", "How high is it?", "how tall is it")
+    assert not rejected & marks("acme", "id-2", "How high is it?", "how wide is it")
+    assert rejected & marks("acme", "id-1", None, "How tall is it?")
+    assert not rejected & marks("acme", "id-2", None, "How tall is it?")
+    assert question_hash(" A  b?! ") == question_hash("a b") != question_hash("a c")
 
 
 @given(
@@ -207,3 +213,12 @@ def test_the_canary_does_not_mind_questions_about_one_thing() -> None:
 )
 def test_what_is_not_looked_up_by_meaning(text: str, reason: str | None) -> None:
     assert unsuited(text, Reading(text), SETTINGS) == reason
+
+
+def test_an_expired_entry_lasts_as_long_as_the_operator_allows_and_says_so() -> None:
+    made = entry()
+    end = made.expires_ms
+    assert not worn(made, end + 4_000, None, stale_s=5)
+    assert worn(made, end + 5_000, None, stale_s=5)
+    assert worn(made, end + 4_000, SETTINGS.ttl_s, stale_s=5), "the caller's patience is not the operator's to stretch"
+    assert (hit(made, "exact", end - 1).stale, hit(made, "exact", end).stale) == (False, True)

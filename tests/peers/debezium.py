@@ -52,16 +52,20 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
 
     `keyed` sends the record's key in a header and tombstones too, on our own subjects; else only values are sent, on
     the subject that the destination names and each one twice, which is what the sink of Debezium Server may do.
-    `rows` says whether hasten can tell the row of such an event, rather than only its table. `sql` prepares PostgreSQL.
+    The events of the steps in `vague` tell the table and not the row, of those in `silent` there are none. `sql`
+    prepares PostgreSQL.
     """
 
     name: str
     properties: dict[str, str]
     keyed: bool = False
-    rows: bool = True
+    vague: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
     sql: str = ""
 
 
+DELETES = ("delete", "another key", "composite key deleted")
+EMPTIED = ("truncate",)
 MODES = (
     Mode(
         name="keyed",
@@ -70,10 +74,10 @@ MODES = (
     ),
     Mode(name="value_only", properties={}),
     Mode(name="keys_only", properties={"column.include.list": KEYS, **AS_LEAST}, sql=LEAST),
-    Mode(name="flattened", properties={**UNWRAP, **REWRITE}, rows=False),
-    Mode(name="flattened_tombstones", properties=UNWRAP, rows=False),
-    Mode(name="flattened_keyed", properties=UNWRAP, keyed=True, rows=False),
-    Mode(name="cloudevents", properties={"format.value": "cloudevents"}, rows=False),
+    Mode(name="flattened", properties={**UNWRAP, **REWRITE}, silent=EMPTIED),
+    Mode(name="flattened_tombstones", properties=UNWRAP, vague=DELETES, silent=EMPTIED),
+    Mode(name="flattened_keyed", properties=UNWRAP, keyed=True, silent=EMPTIED),
+    Mode(name="cloudevents", properties={"format.value": "cloudevents"}),
 )
 
 

@@ -68,6 +68,12 @@ class Shelf:
         wanted = (tenant, partition, era)
         return [(one, score) for one, score in entries if one and (one.tenant, one.partition, one.era) == wanted]
 
+    async def around(self, vector: Vector, tenant: str) -> list[tuple[Entry, float]]:
+        """The nearest entries of the tenant in any compartment and their similarities, best first."""
+        found = await self._search(vector, Where(equal={"owner": tenant}))
+        entries = [(read_payload(match.id, match.payload), match.score) for match in found]
+        return [(one, score) for one, score in entries if one and one.tenant == tenant]
+
     async def _search(self, vector: Vector, where: Where) -> list[Match]:
         found: list[Match] = await self._within(self._store.search(vector, where, self._settings.candidates))
         return found
@@ -124,24 +130,24 @@ class Shelf:
         expired = Where(below={"expires_ms": now_ms + 1})
         return int(await self._within(self._store.delete(where=expired), TIDYING_S))
 
-    async def shrink(self, now_ms: float) -> tuple[int, int]:
+    async def shrink(self, now_ms: float) -> tuple[int, Counter[str]]:
         """Notes what was used and, above the bound, deletes what was used least recently, 5% more than needed.
 
-        Returns how many entries there are and how many were deleted. Ids are hashes, so the first of them are a fair
-        sample of the ages. Many entries have the same age, that of the note, so the surplus is counted out.
+        Returns how many entries there are and how many were deleted, by tenant. Ids are hashes, so the first of them
+        are a fair sample of the ages. Many entries have the same age, that of the note, so the surplus is counted out.
         """
         used, self._used = list(self._used), set()
         await self._within(self._store.set_payload(used, {"used_ms": int(now_ms)}), TIDYING_S)
         there, most = await self._within(self._store.count(), TIDYING_S), self._settings.max_entries
         if there <= most:
-            return there, 0
+            return there, Counter()
         surplus, gone = there - int(0.95 * most), Counter[str]()
         found = await self._within(self._store.scroll(Where(), SAMPLE), TIDYING_S)
         sample = sorted(int(point.payload.get("used_ms", 0)) for point in found)
         cut = sample[min(len(sample) - 1, int(surplus / there * len(sample)))]
         for bound in (cut, cut + 1):
             await self.remove(Where(below={"used_ms": bound}), gone, surplus - gone.total(), patient=True)
-        return there - gone.total(), gone.total()
+        return there - gone.total(), gone
 
     async def close(self) -> None:
         """Closes the store."""
