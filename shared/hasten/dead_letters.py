@@ -43,6 +43,7 @@ class DeadLetters:
         self._queue: asyncio.Queue[DeadLetter] = asyncio.Queue(WAITING)
         self._task: asyncio.Task[None] | None = None
         self._epoch = ""
+        self._closed = False
 
     def post(
         self, sequence: int, subject: str, reason: str, size: int, concerns: Literal["tags", "document"] = "tags"
@@ -60,13 +61,15 @@ class DeadLetters:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
-        while True:
+        while not self._closed:
             letter = await self._queue.get()
             outcome = "written" if await self._written(letter) else "lost"
             _letters.labels(outcome).inc()
 
     async def _written(self, letter: DeadLetter) -> bool:
         for _ in range(TRIES):
+            if self._closed:
+                return False
             try:
                 await self._write(letter)
                 return True
@@ -104,6 +107,7 @@ class DeadLetters:
 
     async def close(self) -> None:
         """Stops writing; another replica, or the next start, has the letters that are left."""
+        self._closed = True  # asyncio.wait_for of Python 3.11, which nats-py uses, can swallow a cancellation
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

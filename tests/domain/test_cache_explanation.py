@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hasten.cache.domain import entry_of
 from hasten.cache.explanation import changed_since, differences, differing, sources_of
@@ -54,6 +57,54 @@ def looked(of: ChatRequest) -> CacheLookup:
 def test_the_parts_name_what_tells_two_partitions_apart(other: dict[str, Any], parts: list[str]) -> None:
     assert differing(looked(request(**other)), stored(request())) == parts
     assert differing(looked(request()), stored(request(**other))) == parts
+
+
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "model": st.sampled_from(["auto", "big"]),
+        "n": st.just(1),
+        "max_tokens": st.sampled_from([None, 9]),
+        "temperature": st.sampled_from([None, 0, 0.5]),
+        "stop": st.sampled_from([None, ["x"]]),
+        "tools": st.sampled_from([None, [{"type": "function", "function": {"name": "f"}}]]),
+        "tool_choice": st.sampled_from([None, "none"]),
+        "response_format": st.sampled_from([None, {"type": "json_object"}]),
+        "knowledge": st.sampled_from([[], ["help"]]),
+        "filter": st.sampled_from([{}, {"lang": "en"}]),
+        "examples": st.sampled_from([[], [{"user": "a", "assistant": "b"}]]),
+        "num_ctx": st.sampled_from([1, 2]),
+        "metadata": st.sampled_from([{}, {"k": "v"}]),
+        "deadline_ms": st.sampled_from([5, 6]),
+        "user": st.sampled_from(["u1", "u2"]),
+    },
+)
+BEFORE = st.lists(
+    st.builds(
+        lambda role, content: {"role": role, "content": content},
+        st.sampled_from(["system", "developer", "user", "assistant"]),
+        st.sampled_from(["a", "b", "", [{"type": "text", "text": "a"}], [{"type": "text", "text": "a", "x": 1}]]),
+    ),
+    max_size=2,
+)
+REQUESTS = st.builds(
+    lambda options, before, scoped: {
+        **options,
+        "messages": [*before, *TIDES["messages"]],
+        "cache": {"scope": "user" if scoped and "user" in options else "tenant"},
+    },
+    OPTIONS,
+    BEFORE,
+    st.booleans(),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(REQUESTS, OPTIONS, st.integers(0, 2))
+def test_two_requests_have_equal_parts_exactly_when_they_have_one_partition(one: Any, more: Any, changes: int) -> None:
+    other = one | dict(list(more.items())[:changes])
+    left, right = (parse_chat(msgspec.json.encode(body)) for body in (one, other))
+    assert (parts_of(left) == parts_of(right)) == (fingerprint(left).partition == fingerprint(right).partition)
 
 
 def test_where_a_system_turn_stands_is_part_of_the_history() -> None:

@@ -31,16 +31,22 @@ class Replica:
         """What became of its leases."""
         return self.unit.report()["leases"]  # type: ignore[no-any-return]
 
+    @property
+    def hears(self) -> bool:
+        """Whether it hears new requests."""
+        return any(one.subject == CHAT.pattern for one in self.unit.service._hearing)
+
     async def hear(self, yes: bool) -> None:
         """Lets it hear new requests, or leaves them to the others."""
         service = self.unit.service
-        if yes:
-            chat = service._heard[0]
-            service._hearing.append(
-                await self.bus.subscribe(chat.subject, service._receiver(chat), queue="orchestrator")
-            )
-        else:
-            await service._hearing.pop().unsubscribe()
+        if yes and not self.hears:
+            chat = next(one for one in service._heard if one.topic is CHAT)
+            made = await self.bus.subscribe(chat.subject, service._receiver(chat), queue="orchestrator")
+            service._hearing.append(made)
+        elif not yes and self.hears:
+            chats = [one for one in service._hearing if one.subject == CHAT.pattern]
+            service._hearing.remove(chats[0])
+            await chats[0].unsubscribe()
         await self.bus.flush()
 
     async def die(self) -> None:
@@ -73,8 +79,7 @@ class Replicas:
     async def only(self, chosen: Replica) -> None:
         """Lets only this one hear requests."""
         for replica in self.all:
-            hears = bool(replica.unit.service._hearing)
-            if not replica.dead and hears != (replica is chosen):
+            if not replica.dead:
                 await replica.hear(replica is chosen)
 
     async def stream(self, replica: Replica, body: dict[str, Any] = ASK, tenant: str = "acme", **options: Any) -> Any:
@@ -102,6 +107,22 @@ class Replicas:
                 await replica.unit.close()
             await replica.bus.close()
         await self._cables.aclose()
+
+
+class Gate:
+    """Holds a scripted worker before the chunk `at` of every generation, until it is opened."""
+
+    def __init__(self, peers: Scripted, at: int = 0) -> None:
+        self._at, self._open = at, asyncio.Event()
+        peers.broken = {"w1": self._pass}
+
+    async def _pass(self, seq: int, _: Any) -> None:
+        if seq == self._at:
+            await self._open.wait()
+
+    def open(self) -> None:
+        """Lets everything through from now on."""
+        self._open.set()
 
 
 async def events_of(stream: Any) -> list[Any]:

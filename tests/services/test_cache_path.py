@@ -9,7 +9,9 @@ from path_rig import OTHER, QUESTION, SAME, Rig
 from scripted_peers import ANSWER
 
 from hasten.client import Hasten
-from hasten.messages.cache import Invalidate
+from hasten.fingerprint import fingerprint
+from hasten.messages.cache import CACHE_PUT, Answer, CachePut, Invalidate, Stored
+from hasten.messages.chat import CachePolicy, Chunk, Done, Usage, parse_chat
 from hasten.messages.failure import Failed
 from hasten.nats_server import NatsServer
 
@@ -181,7 +183,7 @@ async def test_exact_only_is_not_answered_by_meaning(rig: Rig) -> None:
     await rig.stored(QUESTION)
     assert (await rig.ask(SAME, cache={"mode": "exact", "store": False})).cache == "miss"
     assert (await rig.ask(SAME, cache={"max_distance": 0, "store": False})).cache == "miss"
-    assert (await rig.ask(QUESTION, cache={"mode": "exact"})).cache == "exact"
+    assert (await rig.ask(QUESTION, cache=CachePolicy(mode="exact"))).cache == "exact"
     assert (await rig.ask(SAME)).cache == "semantic"
 
 
@@ -205,6 +207,28 @@ async def test_answers_given_under_a_system_text_go_with_it(rig: Rig) -> None:
     assert (await rig.ask(QUESTION)).cache == "exact"
     await rig.stored(under, cache={"tags": ["prompt:support"]})
     assert (await rig.hasten.invalidate(Invalidate(tags=["prompt:support"]))).entries == 1
+
+
+async def test_a_stored_answer_is_streamed_whole_with_its_reasoning_and_tool_calls(rig: Rig) -> None:
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    words = " ".join(f"word{number}" for number in range(100))
+    usage = Usage(prompt_tokens=9, completion_tokens=70, completion_tokens_details={"reasoning_tokens": 8})
+    answer = Answer(
+        text=words, finish_reason="tool_calls", model="m", usage=usage, reasoning="think", tool_calls=[call]
+    )
+    print_ = fingerprint(parse_chat({"messages": [{"role": "user", "content": QUESTION}]}))
+    put = CachePut(key=print_.key, partition=print_.partition, text=QUESTION, answer=answer)
+    assert isinstance(await rig.hasten.bus.request(CACHE_PUT, put, tenant="acme"), Stored)
+    events = [event async for event in rig.hasten.chat(QUESTION)]
+    chunks, done = [event for event in events if isinstance(event, Chunk)], events[-1]
+    assert [chunk.seq for chunk in chunks] == list(range(len(chunks)))
+    assert "".join(chunk.reasoning for chunk in chunks) == "think"
+    assert "".join(chunk.text for chunk in chunks) == words
+    assert len([chunk for chunk in chunks if chunk.text]) > 1
+    assert [chunk.tool_calls for chunk in chunks if chunk.tool_calls] == [[call]]
+    assert isinstance(done, Done)
+    assert (done.finish_reason, done.cache, done.chunks) == ("tool_calls", "exact", len(chunks))
+    assert done.usage.completion_tokens_details == {"reasoning_tokens": 8, "cached_tokens": 70}
 
 
 async def test_the_usage_of_a_hit_has_the_first_counts_marked_as_cached(rig: Rig) -> None:

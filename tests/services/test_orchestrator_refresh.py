@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from replica_rig import ASK, Replica, Replicas, events_of, notes, peers, replicas, text, until
+from replica_rig import ASK, Gate, Replica, Replicas, events_of, notes, peers, replicas, text, until
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
@@ -40,9 +40,10 @@ async def test_an_answer_that_is_about_to_expire_is_made_anew_once_while_it_is_s
     replicas: Replicas, peers: Scripted
 ) -> None:
     one, other = await pair(replicas)
-    peers.exact, peers.chunk_delay_s = ENDING, 0.05
+    peers.exact, gate = ENDING, Gate(peers)
     answers = [await replicas.ask(replica) for replica in (one, other, one, other, other)]
     assert [(events[-1].cache, text(events)) for events in answers] == [("exact", "old")] * 5
+    gate.open()
     await until(lambda: peers.puts)
     assert len(peers.generated) == 1
     assert peers.generated[0][1].priority == LOW_PRIORITY
@@ -53,13 +54,16 @@ async def test_an_answer_that_is_about_to_expire_is_made_anew_once_while_it_is_s
 
 async def test_who_misses_while_it_is_made_anew_reads_along(replicas: Replicas, peers: Scripted) -> None:
     one, other = await pair(replicas)
-    peers.exact, peers.chunk_delay_s = ENDING, 0.1
+    peers.exact, gate = ENDING, Gate(peers)
     await replicas.ask(one)
     await until(lambda: peers.generated)
     peers.exact = None
     one.unit._recent._hits.clear()
-    answers = [await replicas.ask(replica) for replica in (other, one)]
-    assert [text(events) for events in answers] == [peers.answer] * 2
+    streams = [await replicas.stream(replica) for replica in (other, one)]
+    await until(lambda: one.leases.get("followed") == other.leases.get("followed") == 1)
+    gate.open()
+    answers = [await events_of(stream) for stream in streams]
+    assert [(events[-1].cache, text(events)) for events in answers] == [("shared", peers.answer)] * 2
     assert len(peers.generated) == 1
 
 
@@ -158,10 +162,11 @@ async def test_an_expired_answer_is_served_while_one_is_made_only_where_the_oper
         assert (await replicas.ask(one, body))[-1].cache == "miss"
         await until(lambda: not one.unit._flights.all)
         await asyncio.sleep(0.5)
-        old, peers.answer, peers.chunk_delay_s = peers.answer, "A new answer about tides.", 0.05
+        old, peers.answer, gate = peers.answer, "A new answer about tides.", Gate(peers)
         for replica in (one, other, one, other):
             events = await replicas.ask(replica, body)
             assert (text(events), events[-1].cache, notes(events)["cache"]["stale"]) == (old, "exact", True)
+        gate.open()
         await until(lambda: not one.unit._flights.all and not other.unit._flights.all)
         assert len(peers.generated) == 2
         assert text(await replicas.ask(other, body)) == peers.answer
@@ -212,8 +217,7 @@ async def test_after_a_truncate_two_hundred_askers_cost_one_generation_for_each_
         for body in bodies:
             assert (await replicas.ask(replicas.all[0], body))[-1].cache == "miss"
         for replica in replicas.all:
-            if not replica.unit.service._hearing:
-                await replica.hear(True)
+            await replica.hear(True)
         assert endpoint.num_requests == QUESTIONS
         sequence = await bus.store(CHANGE, Change(table="faq", op="truncate"), source="shop")
         await until(lambda: min(replica.unit._freshness.applied for replica in replicas.all) >= sequence)

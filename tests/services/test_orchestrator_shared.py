@@ -5,7 +5,7 @@ import hashlib
 from typing import Any
 
 import pytest
-from replica_rig import ASK, Replica, Replicas, events_of, first_chunk, notes, peers, replicas, text, until
+from replica_rig import ASK, Gate, Replica, Replicas, events_of, first_chunk, notes, peers, replicas, text, until
 from scripted_peers import ANSWER, Scripted
 
 from hasten.bus import Bus
@@ -28,8 +28,10 @@ async def test_a_hundred_identical_questions_at_three_replicas_are_one_generatio
 ) -> None:
     for _ in range(3):
         await replicas.add()
-    peers.chunk_delay_s = 0.02
+    gate = Gate(peers, 2)
     streams = [await replicas.client.stream(CHAT, ASK, tenant="acme") for _ in range(100)]
+    await until(lambda: sum(len(replica.unit.service._calls) for replica in replicas.all) == 102)
+    gate.open()
     answers = await asyncio.gather(*(events_of(stream) for stream in streams))
     assert {text(events) for events in answers} == {ANSWER}
     assert len(peers.generated) == 1
@@ -44,19 +46,13 @@ async def test_a_follower_elsewhere_gets_everything_from_the_first_chunk_and_the
     replicas: Replicas, peers: Scripted
 ) -> None:
     leader, other = await pair(replicas)
-    go_on = asyncio.Event()
-
-    async def waits(seq: int, _: Call) -> None:
-        if seq == 3:
-            await go_on.wait()
-
-    peers.broken = {"w1": waits}
+    gate = Gate(peers, 3)
     first = await replicas.stream(leader)
     await until(lambda: leader.unit._flights.all and max(one.chunks for one in leader.unit._flights.all) == 3)
     second = await replicas.stream(other)
     assert (await first_chunk(second)).text == "The"
     assert [(await anext(second)).text for _ in range(2)] == [" tide", " rises"]
-    go_on.set()
+    gate.open()
     rest = await events_of(second)
     assert "The tide rises" + text(rest) == text(await events_of(first)) == ANSWER
     assert (rest[-1].cache, len(peers.generated)) == ("shared", 1)
@@ -65,7 +61,7 @@ async def test_a_follower_elsewhere_gets_everything_from_the_first_chunk_and_the
 async def test_whoever_leaves_the_last_reader_gets_the_answer(replicas: Replicas, peers: Scripted) -> None:
     """Case c2-16: A leads and leaves after two chunks, B follows here and leaves, C follows elsewhere and stays."""
     one, other = await pair(replicas)
-    peers.chunk_delay_s = 0.1
+    gate = Gate(peers, 3)
     leader = await replicas.stream(one)
     await first_chunk(leader)
     here, elsewhere = await replicas.stream(one), await replicas.stream(other)
@@ -74,6 +70,8 @@ async def test_whoever_leaves_the_last_reader_gets_the_answer(replicas: Replicas
     await leader.aclose()
     await anext(here)
     await here.aclose()
+    await until(lambda: [flight.readers for flight in one.unit._flights.all] == [1])
+    gate.open()
     assert "The" + text(await events_of(elsewhere)) == ANSWER
     assert (len(peers.generated), peers.cancelled) == (1, [])
 
@@ -83,7 +81,7 @@ async def test_the_last_reader_to_leave_stops_the_worker_even_from_elsewhere(
 ) -> None:
     """And case c2-07: what was cut off is not stored, and the next one to ask gets a whole answer."""
     one, other = await pair(replicas)
-    peers.chunk_delay_s = 0.05
+    peers.chunk_delay_s = 0.2
     leader, follower = await replicas.stream(one), await replicas.stream(other)
     await first_chunk(follower)
     await leader.aclose()
@@ -223,8 +221,8 @@ async def test_a_failure_that_everybody_would_meet_is_passed_on(replicas: Replic
 
 async def test_a_follower_with_more_time_outlives_its_leaders_deadline(replicas: Replicas, peers: Scripted) -> None:
     one, other = await pair(replicas)
-    peers.chunk_delay_s = 0.15
-    hurried = await replicas.stream(one, {**ASK, "deadline_ms": 500})
+    peers.chunk_delay_s = 0.4
+    hurried = await replicas.stream(one, {**ASK, "deadline_ms": 1500})
     await first_chunk(hurried)
     answer = await replicas.ask(other)
     assert text(answer) == ANSWER
@@ -236,7 +234,7 @@ async def test_a_follower_with_more_time_outlives_its_leaders_deadline(replicas:
 
 async def test_a_drain_finishes_who_follows_from_elsewhere(replicas: Replicas, peers: Scripted) -> None:
     one, other = await pair(replicas)
-    peers.chunk_delay_s = 0.1
+    gate = Gate(peers, 3)
     leader = await replicas.stream(one)
     await first_chunk(leader)
     follower = await replicas.stream(other)
@@ -244,6 +242,8 @@ async def test_a_drain_finishes_who_follows_from_elsewhere(replicas: Replicas, p
     draining = asyncio.create_task(one.unit.drain())
     await until(lambda: one.unit.service.draining)
     late = await replicas.client.stream(CHAT, ASK, tenant="acme")
+    await until(lambda: len(other.unit.service._calls) == 2)
+    gate.open()
     answers = await asyncio.gather(events_of(follower), events_of(late))
     assert ["The" + text(answers[0]), text(answers[1])] == [ANSWER] * 2
     assert (len(peers.generated), peers.cancelled) == (1, [])
@@ -254,8 +254,11 @@ async def test_without_a_bucket_every_replica_shares_for_itself(replicas: Replic
     one, other = await pair(replicas)
     await bus.js.delete_stream(f"KV_{BUCKET}")
     await bus.js.add_stream(name="squatter", subjects=[f"$KV.{BUCKET}.>"], max_msg_size=1)
-    peers.chunk_delay_s = 0.05
+    gate = Gate(peers, 3)
     streams = [await replicas.stream(replica) for replica in (one, one, other, other)]
+    await until(lambda: len(peers.generated) == 2)
+    await until(lambda: len(one.unit.service._calls) == len(other.unit.service._calls) == 2)
+    gate.open()
     answers = await asyncio.gather(*(events_of(stream) for stream in streams))
     assert [type(events[-1]) for events in answers] == [Done] * 4
     assert [replica.leases for replica in (one, other)] == [{"unavailable": 1}] * 2
@@ -265,7 +268,10 @@ async def test_without_a_bucket_every_replica_shares_for_itself(replicas: Replic
         await replica.unit._leases.start()
         await until(lambda replica=replica: not replica.unit._leases._tasks)  # type: ignore[misc]
         replica.unit._leases._resting_until = 0.0
+    gate = Gate(peers, 3)
     streams = [await replicas.stream(replica, {**ASK, "seed": 1}) for replica in (one, other)]
+    await until(lambda: sum(replica.leases.get("followed", 0) for replica in (one, other)) == 1)
+    gate.open()
     answers = await asyncio.gather(*(events_of(stream) for stream in streams))
     assert sorted(events[-1].cache for events in answers) == ["miss", "shared"], "the bucket has been made again"
 
@@ -273,7 +279,7 @@ async def test_without_a_bucket_every_replica_shares_for_itself(replicas: Replic
 async def test_no_chunk_is_missing_or_twice_in_any_stream(replicas: Replicas, peers: Scripted) -> None:
     one, other = await pair(replicas)
     peers.answer = " ".join(f"word{at}" for at in range(60))
-    peers.chunk_delay_s = 0.01
+    peers.chunk_delay_s = 0.03
     first = await replicas.stream(one)
     await first_chunk(first)
     rest = [await replicas.stream(replica) for replica in (other, one, other)]

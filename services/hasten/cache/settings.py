@@ -22,8 +22,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     of a pair that is judged. `opinion_waiting` pairs stand in line, and `opinion_threads` are used for one.
 
     `shadow` judges and counts hits by meaning (`shadow` among the misses) and serves none; `shadow_collections` does so
-    for answers from these collections only. The alarm compares the hit rate of the last `alarm_window` lookups by
-    meaning that came to a verdict with that of about `alarm_memory` before them: it trips when it is higher by more
+    for answers from these collections only. The alarm compares the hit rate of a replica's last `alarm_window` lookups
+    by meaning that came to a verdict with that of about `alarm_memory` before them: it trips when it is higher by more
     than `alarm_jump` (0.2 is 20 points; 1 switches it off) and clears at half of that. It warns in the log, in the
     metric `hasten_cache_hit_rate_alarm` and in `hasten status`; with `alarm_stops` there are no hits by meaning
     meanwhile.

@@ -225,8 +225,8 @@ class Orchestrator:
         )
         with contextlib.suppress(nats.errors.Error, Failed):
             await self._bus.publish(FINISHED, event, tenant=call.tenant)
-            if event.cache == "semantic" and event.entry_id:
-                served = Served(entry_id=event.entry_id, question=question_hash(plan.fingerprint.text))
+            if reader.hit.get("hit") == "semantic":
+                served = Served(entry_id=reader.hit["entry_id"], question=question_hash(plan.fingerprint.text))
                 await self._bus.publish(SERVED, served, tenant=call.tenant, request_id=call.request_id)
 
     async def drain(self) -> None:

@@ -164,7 +164,7 @@ class Ingestion:
         try:
             mail = read(msg.subject, msg.data, sequence(msg))
         except Refused as error:
-            await self._refuse(msg, Document(id=""), str(error))
+            await self._refuse(msg, None, Document(id=""), str(error))
             return None
         self._hide(mail)
         return mail
@@ -216,7 +216,7 @@ class Ingestion:
                             raise TimeoutError
                         await self._announce(step, await self._applied(step))
                 except Refused as error:
-                    self._bury(msg, str(error))
+                    self._bury(msg, str(error))  # the other documents of the message are made all the same
                 except Exception as error:
                     mail = step if isinstance(step, Mail) else Mail(NOBODY, at, Document(id="", op="delete"))
                     with contextlib.suppress(*BUS_ERRORS, StoreError):
@@ -269,16 +269,16 @@ class Ingestion:
             await self._library.discard(mail.key, mail.sequence)
             if mail.row is not None:
                 self._bury(msg, reason)
-            await self._refuse(msg, mail.document, reason)
+            await self._refuse(msg, mail.key, mail.document, reason)
 
-    async def _refuse(self, msg: Msg, document: Document, reason: str) -> None:
-        """Gives a message up for good and says why to whoever sent it; the log has the number only."""
+    async def _refuse(self, msg: Msg, key: Key | None, document: Document, reason: str) -> None:
+        """Gives a message up for good and says why to the tenant, if that is known; the log has the number only."""
         log.warning("document message %d was refused", sequence(msg))
         _documents.labels(document.op, "refused").inc()
         at = sequence(msg)
         await self._intake.refuse(msg)
         with contextlib.suppress(Refused):
-            key = address(msg.subject)
+            key = key or address(msg.subject)
             await self._say(
                 key, Ingested(collection=key.collection, id=document.id, sequence=at, op=document.op, error=reason)
             )
