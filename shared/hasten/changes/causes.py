@@ -107,15 +107,24 @@ def _add_tag(found: Causes, owner: str, tag: Template, identity: Identity, event
 def _values(tag: Template, event: Event) -> list[str] | None:
     """The tag for the old values of a row and for the new ones; None when they are not all told.
 
-    A null in `before` may stand for a value that the source did not send; in `after` it is one.
+    A null or a zero in `before` may stand for a value that the source did not send; in `after` it is one.
     """
-    old = tag.filled(event.before) if event.before is not None else None
+    old = _old(tag, event.before) if event.before is not None else None
     if old is None and event.op != "create":
         return None
     new = tag.filled(event.after) if event.after is not None else None
     if new is None and event.op != "delete" and (event.after is None or not _null(tag, event.after)):
         return None
     return [value for value in (old, new) if value is not None]
+
+
+def _old(tag: Template, before: dict[str, object]) -> str | None:
+    return None if any(_made_up(before.get(column)) for column in tag.columns) else tag.filled(before)
+
+
+def _made_up(value: object) -> bool:
+    """Whether this may be what Debezium puts where PostgreSQL logged no more than the key: the zero of its type."""
+    return not value or value == "AA==" or (type(value) is str and value.startswith(("1970-01-01", "00:00:00")))
 
 
 def _null(tag: Template, row: dict[str, object]) -> bool:

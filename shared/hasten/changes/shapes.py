@@ -100,9 +100,7 @@ def _unknown(place: Place, shape: str, fault: str) -> Event:
 
 
 def _tombstone(place: Place, key: Any) -> Event:
-    """A key without a value: the row is gone. Without a key there is nothing that it could be about."""
-    if key is None:
-        return Event(shape="empty")
+    """A key without a value: the row is gone. Without a key, which the sink of Debezium Server never sends, any row."""
     return Event(shape="tombstone", op="delete", table=place.table, schema=place.schema, key=key)
 
 
