@@ -39,12 +39,31 @@ async def test_an_exact_hit_is_the_whole_answer(cache: Cache, acme: Caller, warm
 
 async def test_a_true_paraphrase_hits_by_meaning_and_names_its_entry(cache: Cache, acme: Caller) -> None:
     stored = await acme.put("k")
-    hit = await acme.near("What is the return period for shoes?", vector=vector(1.0, 0.1))
-    assert missed(hit) == "guard"
+    doubted = await acme.near("What is the return period for shoes?", vector=vector(1.0, 0.1))
+    assert missed(doubted) in ("guard", "threshold")
     hit = await acme.near("how long is the return period for shoes", vector=vector(1.0, 0.1))
     assert isinstance(hit, CacheHit)
     assert (hit.kind, hit.entry_id) == ("semantic", stored.entry_id)
     assert 0.99 < hit.similarity < 1.0
+    assert hit.confidence is not None
+    assert 0.98 < hit.confidence < 1.0
+
+
+async def test_collections_and_tenants_may_have_a_threshold_of_their_own(
+    bus: Bus, vectors: VectorStore, acme: Caller
+) -> None:
+    asked = "how long is the return period for shoes"
+    thresholds = {"health": 0.9999, "vault": 1.0, "tenant:bank": 1.0}
+    async with running(bus, vectors, thresholds=thresholds):
+        bank = Caller(bus, "bank")
+        await acme.put("k")
+        await bank.put("k")
+        assert isinstance(await acme.near(asked, vector=vector(1.0, 0.1), collections=["news"]), CacheHit)
+        strict = await acme.near(asked, vector=vector(1.0, 0.6), collections=["news", "health"])
+        assert (missed(strict), strict.threshold) == ("threshold", 0.9999)
+        assert missed(await acme.near(asked, collections=["health", "vault"])) == "disabled"
+        assert missed(await bank.near(asked)) == "disabled"
+        assert isinstance(await bank.exact("k"), CacheHit)
 
 
 async def test_the_key_found_by_meaning_is_an_exact_hit(cache: Cache, acme: Caller) -> None:

@@ -135,14 +135,20 @@ def worn(entry: Entry, now_ms: float, max_age_s: float | None, stale_s: float = 
     return too_old or now_ms >= entry.expires_ms + stale_s * 1000
 
 
-def threshold_of(lookup: CacheLookup, settings: Settings) -> float:
-    """The least similarity for this lookup: the caller's distance only ever tightens the operator's."""
-    if lookup.max_distance is None:
-        return settings.threshold
-    return max(settings.threshold, 1.0 - max(0.0, lookup.max_distance))
+def threshold_of(lookup: CacheLookup, tenant: str, settings: Settings) -> float:
+    """The least confidence for this lookup: the strictest of those for its tenant and its collections, if they have
+    one of their own. 1 is never reached: then there are no hits by meaning."""
+    named = [settings.thresholds.get(name) for name in (f"tenant:{tenant}", *lookup.collections)]
+    own = [threshold for threshold in named if threshold is not None]
+    return max(own, default=settings.threshold)
 
 
-def hit(entry: Entry, kind: Any, now_ms: float, similarity: float = 1.0) -> CacheHit:
+def least_similarity(lookup: CacheLookup) -> float:
+    """The least cosine similarity that the caller takes."""
+    return -1.0 if lookup.max_distance is None else 1.0 - max(0.0, lookup.max_distance)
+
+
+def hit(entry: Entry, kind: Any, now_ms: float, similarity: float = 1.0, confidence: float | None = None) -> CacheHit:
     """The reply that serves an entry."""
     return CacheHit(
         kind=kind,
@@ -151,6 +157,7 @@ def hit(entry: Entry, kind: Any, now_ms: float, similarity: float = 1.0) -> Cach
         age_s=round(max(0.0, now_ms - entry.created_ms) / 1000, 3),
         lives_s=round(max(0.0, entry.expires_ms - now_ms) / 1000, 3),
         similarity=min(1.0, similarity),
+        confidence=confidence,
         tags=entry.tags,
         read_seq=entry.read_seq,
         stale=now_ms >= entry.expires_ms,

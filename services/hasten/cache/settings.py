@@ -1,8 +1,10 @@
 """Settings of the cache."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -10,9 +12,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     (needed for more than one replica) with `store_api_key`. `dim` is the width of the vectors, that of the
     embedder's model.
 
-    `semantic` off leaves exact hits only. `threshold` is the least cosine similarity of a hit by meaning, which must
-    pass the guards besides; a text of less than `min_words` words or more than `max_chars` characters is found by key
-    only, and `candidates` neighbours are looked at.
+    `semantic` off leaves exact hits only. `threshold` is the least confidence (0 to 1) that two questions are the same
+    for a hit by meaning, which must pass the guards besides; `hasten cache calibrate` finds it for an error bound.
+    `thresholds` has those of single collections, by name, and of tenants, as `tenant:NAME`; the strictest of what a
+    request names counts, and 1 leaves exact hits only. A text of less than `min_words` words or more than `max_chars`
+    characters is found by key only, and `candidates` neighbours are looked at.
 
     `opinion` names a model that is asked about questions which are near a stored one, and which only soft guards or the
     threshold refuse: `onnx:FOLDER` or `sentence-transformers:FOLDER`, empty for none (needs the extra `opinion`).
@@ -47,7 +51,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store_api_key: str = ""
     dim: int = 384
     semantic: bool = True
-    threshold: float = 0.85
+    threshold: Share = 0.98
+    thresholds: dict[str, Share] = {}
     min_words: int = 4
     max_chars: int = 2000
     candidates: int = 5

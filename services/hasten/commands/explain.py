@@ -124,9 +124,13 @@ def _lookup(console: Console, lookup: Explained) -> None:
         _entry(console, lookup.by_key)
     if lookup.threshold is None:
         return
-    console.print(f"\nby meaning, threshold {lookup.threshold:.3f}:" + ("" if lookup.nearest else " nothing here"))
+    console.print(
+        f"\nby meaning, similarity and confidence, which must be {lookup.threshold:.3f}:"
+        + ("" if lookup.nearest else " nothing here")
+    )
     for one in lookup.nearest:
-        console.print(f"  {one.similarity:.3f}  {one.text}")
+        sure = "  -  " if one.confidence is None else f"{one.confidence:.3f}"
+        console.print(f"  {one.similarity:.3f} {sure}  {one.text}")
         console.print(f"         {verdict(one)}")
         _entry(console, one)
     if lookup.elsewhere:

@@ -25,7 +25,8 @@ class CacheLookup(Body, frozen=True, kw_only=True, omit_defaults=True):
     `key` identifies the request exactly and `partition` everything but the user's words (both from
     `hasten.fingerprint`, or any string of your own up to 128 characters; the tenant is added here). `text` is the last
     user turn: the guards compare it with that of the entry. `max_age_s` and `max_distance` are as in CachePolicy, and
-    so are `tags`: an entry read before a change of one of them is stale for this caller.
+    so are `tags`: an entry read before a change of one of them is stale for this caller. `collections` are those of the
+    question's knowledge, whose thresholds count.
 
     `explain` asks for an account of the lookup in the reply, which costs two more searches; with the `parts` of the
     partition (from `hasten.fingerprint.parts_of`) it says what tells other partitions from this one.
@@ -40,6 +41,7 @@ class CacheLookup(Body, frozen=True, kw_only=True, omit_defaults=True):
     tags: list[str] = []
     explain: bool = False
     parts: dict[str, str] = {}
+    collections: list[str] = []
 
 
 class Neighbour(Body, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,8 +49,9 @@ class Neighbour(Body, frozen=True, kw_only=True, omit_defaults=True):
 
     `verdict` is hit, the reason of a miss, `removed` for one that is gone but that the replica remembers, or
     `partition` for an entry of another partition, where `differs` names the parts that are not the same. `asked_only`
-    and `stored_only` are the words that only one side has. `changed` maps the tags that have changed since the entry
-    was read, at `read_seq`, to the sequence of the change. `sources` are its passages as `<id>@<version>`.
+    and `stored_only` are the words that only one side has; `confidence` is how likely the questions are the same, if no
+    guard refused. `changed` maps the tags that have changed since the entry was read, at `read_seq`, to the sequence of
+    the change. `sources` are its passages as `<id>@<version>`.
     """
 
     entry_id: str
@@ -56,6 +59,7 @@ class Neighbour(Body, frozen=True, kw_only=True, omit_defaults=True):
     text: str = ""
     similarity: float = 1.0
     guard: str | None = None
+    confidence: float | None = None
     asked_only: list[str] = []
     stored_only: list[str] = []
     changed: dict[str, int] = {}
@@ -83,7 +87,8 @@ class Explained(Body, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CacheHit(Reply, frozen=True, kw_only=True, omit_defaults=True):
-    """An answer that is fresh, in the same tenant and partition, and (by meaning) past threshold and guards.
+    """An answer that is fresh, in the same tenant and partition, and (by meaning) past the guards with enough
+    `confidence`.
 
     `lives_s` is how long it may still be served if nothing that it depends on changes. `stale` says that its time had
     run out, and that the operator allows to serve it while it is made anew.
@@ -95,6 +100,7 @@ class CacheHit(Reply, frozen=True, kw_only=True, omit_defaults=True):
     age_s: float = 0.0
     lives_s: float = 0.0
     similarity: float = 1.0
+    confidence: float | None = None
     tags: list[str] = []
     read_seq: int = 0
     explained: Explained | None = None
@@ -105,7 +111,8 @@ class CacheMiss(Reply, frozen=True, kw_only=True, omit_defaults=True):
     """No answer. `reason`: absent, expired, stale, threshold, guard, rejected, shadow, short, uncacheable, lease,
     disabled, alarm or unavailable.
 
-    For a lookup by meaning the nearest entry, its `similarity` and the guard that refused it are named; in shadow mode
+    For a lookup by meaning the nearest entry, its `similarity` and the guard that refused it are named, or its
+    `confidence`, which is below the `threshold`; in shadow mode
     it is the entry that would have answered. `read_seq` is what this replica had read of HASTEN_CHANGES: who makes the
     answer from now on may store it with that.
     """
@@ -116,6 +123,7 @@ class CacheMiss(Reply, frozen=True, kw_only=True, omit_defaults=True):
     similarity: float | None = None
     threshold: float | None = None
     guard: str | None = None
+    confidence: float | None = None
     explained: Explained | None = None
 
 
