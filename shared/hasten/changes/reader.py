@@ -58,7 +58,7 @@ def explained(subject: str, headers: Mapping[str, str], data: bytes, rules: Rule
 
 
 def evicted(subject: str, headers: Mapping[str, str], data: bytes, rules: Rules = NO_RULES) -> list[Eviction]:
-    """What one message makes stale; nothing for heartbeats, transaction markers and tombstones without a key.
+    """What one message makes stale; nothing for heartbeats and transaction markers.
 
     A row evicts `<table>:<key>` and `<schema>.<table>:<key>`, a truncate or a key that cannot be told `<table>` and
     `<schema>.<table>`, a document `document:<collection>/<id>`, `collection:<collection>` and its own tags. Without a
@@ -86,6 +86,7 @@ class ChangeReader:
         self.rules, self._limit = rules, remembered
         self._last: OrderedDict[tuple[str, str], _Last] = OrderedDict()
         self._emptied: dict[str, int] = {}
+        self._deleting: set[str] = set()
         self._turn = 0
 
     def read(self, subject: str, headers: Mapping[str, str], data: bytes) -> Reading:
@@ -94,11 +95,24 @@ class ChangeReader:
         event = found.event
         if not found.causes:
             return Reading(event=event)
+        if self._echoes(subject, event):
+            return Reading(event=event, repeated=True)
         if event.shape == "document":
             self._forget_documents(subject)
         elif self._repeated(subject, found):
             return Reading(event=event, repeated=True)
         return Reading(event=event, evictions=_evictions(found))
+
+    def _echoes(self, subject: str, event: Event) -> bool:
+        """Whether a tombstone that names no row only repeats the delete just before it on its subject, as Debezium
+        sends one after every delete in an envelope. Anywhere else it may be all there is of a delete."""
+        nameless = event.shape == "tombstone" and event.key is None
+        if nameless and subject in self._deleting:
+            return True
+        self._deleting.discard(subject)
+        if event.op == "delete" and not nameless and len(self._deleting) < self._limit:
+            self._deleting.add(subject)
+        return False
 
     def _repeated(self, subject: str, found: Explained) -> bool:
         """Whether the change was heard before; remembers it if not."""
