@@ -1,1 +1,1 @@
-"""Measures hasten on public data and under load; run from the checkout as `python -m loadtest.<name>`."""
+"""Load tests: commands that measure or try to break a running system, too long for the tests."""

@@ -14,6 +14,7 @@ from hasten.cache.domain import (
     Entry,
     entry_id,
     entry_of,
+    hit,
     least_similarity,
     lifetime_s,
     named_tags,
@@ -227,3 +228,12 @@ def test_the_canary_does_not_mind_questions_about_one_thing() -> None:
 )
 def test_what_is_not_looked_up_by_meaning(text: str, reason: str | None) -> None:
     assert unsuited(text, Reading(text), SETTINGS) == reason
+
+
+def test_an_expired_entry_lasts_as_long_as_the_operator_allows_and_says_so() -> None:
+    made = entry()
+    end = made.expires_ms
+    assert not worn(made, end + 4_000, None, stale_s=5)
+    assert worn(made, end + 5_000, None, stale_s=5)
+    assert worn(made, end + 4_000, SETTINGS.ttl_s, stale_s=5), "the caller's patience is not the operator's to stretch"
+    assert (hit(made, "exact", end - 1).stale, hit(made, "exact", end).stale) == (False, True)

@@ -10,9 +10,12 @@ from cache_rig import DIM, QUESTION, Caller, cold, missed, running, vector
 from hasten.bus import Bus
 from hasten.cache.service import Cache, build
 from hasten.cache.settings import Settings
+from hasten.codec import decode
 from hasten.messages.cache import (
+    INVALIDATED,
     Answer,
     CacheHit,
+    Invalidated,
     NotStored,
     Stored,
 )
@@ -42,6 +45,7 @@ async def test_a_true_paraphrase_hits_by_meaning_and_names_its_entry(cache: Cach
     assert isinstance(hit, CacheHit)
     assert (hit.kind, hit.entry_id) == ("semantic", stored.entry_id)
     assert 0.99 < hit.similarity < 1.0
+    assert hit.confidence is not None
     assert 0.98 < hit.confidence < 1.0
 
 
@@ -249,6 +253,27 @@ async def test_the_least_recently_used_make_room(bus: Bus, vectors: VectorStore,
         assert missed(await acme.exact("k1")) == "absent"
         assert cache.report()["evictions"] == 25 - left
         assert cache.report()["entries"] == left
+
+
+async def test_each_tenant_hears_how_many_of_its_entries_made_room(
+    bus: Bus, vectors: VectorStore, acme: Caller
+) -> None:
+    heard: list[tuple[str, Invalidated]] = []
+
+    async def hear(msg: Any) -> None:
+        heard.append((INVALIDATED.parse(msg.subject)["tenant"], decode(Invalidated, msg.data)))
+
+    await bus.subscribe(INVALIDATED.pattern, hear)
+    async with running(bus, vectors, max_entries=10) as cache:
+        other = Caller(bus, "other")
+        for number in range(6):
+            await acme.put(f"k{number}", vector=None)
+            await other.put(f"k{number}", vector=None)
+        await cache._sweeper.tidy()
+        await bus.flush()
+        assert {event.reason for _, event in heard} == {"no room"}
+        assert sum(event.entries for _, event in heard) == cache.report()["evictions"] > 0
+        assert {tenant for tenant, _ in heard} <= {"acme", "other"}
 
 
 async def test_making_room_never_empties_a_cache_whose_entries_were_all_used_lately(

@@ -38,9 +38,10 @@ class Explainer:
     async def explain(self, lookup: CacheLookup, tenant: str, era: str) -> Explained:
         """The account of a lookup; raises StoreError."""
         own = await self._shelf.get(tenant, lookup.key, lambda _: True)
-        reason = None if own is None else self._unfit(own, lookup, era)
-        exact = "absent" if own is None else reason or "hit"
-        by_key = None if own is None else self._neighbour(lookup, own, 1.0, exact)
+        exact = "absent" if own is None else self._unfit(own, lookup, era) or "hit"
+        known = own or self._shelf.past.recall(tenant, lookup.key)
+        verdict = "removed" if own is None else exact
+        by_key = None if known is None else self._neighbour(lookup, known, 1.0, verdict)
         vector = None if lookup.vector is None else unit_vector(lookup.vector, self._settings.dim)
         if vector is None:
             return Explained(exact=exact, by_key=by_key)
@@ -68,8 +69,7 @@ class Explainer:
         found = []
         for entry, similarity in await self._shelf.around(vector, tenant):
             elsewhere = entry.partition != lookup.partition or entry.era != era
-            private = entry.parts.get("user") not in (None, lookup.parts.get("user"))
-            if elsewhere and not private and similarity >= FAR:
+            if elsewhere and similarity >= FAR and not private(lookup, entry):
                 found.append(self._neighbour(lookup, entry, similarity, "partition"))
         return found
 
@@ -77,7 +77,7 @@ class Explainer:
         self, lookup: CacheLookup, entry: Entry, similarity: float, verdict: str, judged: Judgement = UNJUDGED
     ) -> Neighbour:
         now, tags = now_ms(), [*entry.tags, *lookup.tags]
-        asked_only, stored_only = differences(lookup.text, entry.text) if lookup.text else ([], [])
+        asked_only, stored_only = differences(lookup.text, entry.text) if lookup.text and entry.text else ([], [])
         return Neighbour(
             entry_id=entry.id,
             verdict=verdict,
@@ -96,6 +96,13 @@ class Explainer:
             age_s=round(max(0.0, now - entry.created_ms) / 1000, 3),
             lives_s=round(max(0.0, entry.expires_ms - now) / 1000, 3),
         )
+
+
+def private(lookup: CacheLookup, entry: Entry) -> bool:
+    """Whether an entry may be another user's alone: it says so, or it has a user and does not say."""
+    if not entry.parts:
+        return bool(entry.user)
+    return entry.parts.get("user") not in (None, lookup.parts.get("user"))
 
 
 def differing(lookup: CacheLookup, entry: Entry) -> list[str]:
@@ -129,7 +136,8 @@ def _beyond(words: list[str], others: list[str]) -> list[str]:
 
 
 def changed_since(table: TagTable, tenant: str, tags: Iterable[str], read_seq: int) -> dict[str, int]:
-    """The tags that have changed since an entry was read, with the sequence; `*` for what is too old to be known."""
+    """The tags that have changed since an entry was read, by themselves or with what is above them, and the sequence;
+    `*` when everything has, or the entry is older than what is known."""
     found = {tag: table.last(tenant, tag) for tag in (*tags, ALL)}
     since = {tag: sequence for tag, sequence in found.items() if sequence > read_seq}
     return {ALL: table.floor} | since if read_seq < table.floor else since

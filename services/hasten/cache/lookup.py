@@ -5,11 +5,11 @@ import math
 import msgspec
 
 from hasten.cache.canary import Canary
-from hasten.cache.domain import ALIKE, Entry, hit, judged_from, least_similarity, threshold_of, worn
+from hasten.cache.domain import ALIKE, Entry, hit, least_similarity, threshold_of, worn
 from hasten.cache.explanation import Explainer
 from hasten.cache.figures import Figures
 from hasten.cache.gate import Gate
-from hasten.cache.grey import arguable
+from hasten.cache.grey import arguable, judged_from
 from hasten.cache.guards import Reading
 from hasten.cache.guards.moment import passing
 from hasten.cache.judgement import Judgement, judged

@@ -47,11 +47,11 @@ class CacheLookup(Body, frozen=True, kw_only=True, omit_defaults=True):
 class Neighbour(Body, frozen=True, kw_only=True, omit_defaults=True):
     """An entry that an explained lookup looked at.
 
-    `verdict` is hit, the reason of a miss, or `partition` for an entry of another partition, where `differs` names the
-    parts that are not the same. `asked_only` and `stored_only` are the words that the guard or the threshold found on
-    one side only; `confidence` is how likely the questions are the same, if no guard refused. `changed` maps the tags
-    that have changed since the entry was read, at `read_seq`, to the sequence of the change. `sources` are its passages
-    as `<id>@<version>`.
+    `verdict` is hit, the reason of a miss, `removed` for one that is gone but that the replica remembers, or
+    `partition` for an entry of another partition, where `differs` names the parts that are not the same. `asked_only`
+    and `stored_only` are the words that only one side has; `confidence` is how likely the questions are the same, if no
+    guard refused. `changed` maps the tags that have changed since the entry was read, at `read_seq`, to the sequence of
+    the change. `sources` are its passages as `<id>@<version>`.
     """
 
     entry_id: str
@@ -159,12 +159,24 @@ class NotStored(Reply, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
 
 
+class SampleEvent(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A message as a pipeline sends it, to be tried: its `subject`, its `headers` (a key, for one) and its JSON `body`.
+
+    Without a body it is a tombstone.
+    """
+
+    subject: str
+    headers: dict[str, str] = {}
+    body: Any = None
+
+
 class Invalidate(Body, frozen=True, kw_only=True, omit_defaults=True):
     """Removes every entry of the tenant that carries one of these; `everything` removes all of them.
 
     `documents` are `<collection>/<id>`, `entries` are entry ids, `models` are public model names. `reject` remembers
     the removed entries with the text that wrongly hit them, so that the pair never hits again. `request_id` says both
     at once: the request that was answered wrongly by meaning, within the time that the cache keeps such records.
+    `event` asks, in a dry run only, what a change event would remove, and why.
     """
 
     tags: list[str] = []
@@ -176,6 +188,28 @@ class Invalidate(Body, frozen=True, kw_only=True, omit_defaults=True):
     request_id: str | None = None
     dry_run: bool = False
     reason: str = ""
+    event: SampleEvent | None = None
+
+
+class TagReason(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A tag that an event evicts, and why it does."""
+
+    tag: str
+    why: str = ""
+
+
+class EventReading(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """What a change event was taken for: its `shape` and operation, the table, and the `rules` that speak of it.
+
+    `tags` are those that it evicts for the tenant who asks. `fault` is why it could not be read, as a dead letter says.
+    """
+
+    shape: str
+    op: str = ""
+    table: str = ""
+    rules: list[str] = []
+    tags: list[TagReason] = []
+    fault: str = ""
 
 
 class EntrySummary(Body, frozen=True, kw_only=True, omit_defaults=True):
@@ -191,13 +225,14 @@ class Invalidation(Reply, frozen=True, kw_only=True, omit_defaults=True):
     """From this reply on no live replica serves what was invalidated.
 
     `sequence` is the change's place in HASTEN_CHANGES; `entries` how many were removed (or would be, with `listed`, in
-    a dry run); `waited_ms` how long the barrier took.
+    a dry run); `waited_ms` how long the barrier took. `event` is how the event of a dry run was read.
     """
 
     sequence: int = 0
     entries: int = 0
     listed: list[EntrySummary] = []
     waited_ms: float = 0.0
+    event: EventReading | None = None
 
 
 class Invalidated(Body, frozen=True, kw_only=True, omit_defaults=True):
