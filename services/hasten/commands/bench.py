@@ -18,6 +18,7 @@ from hasten import address
 from hasten.bench.chunk_delay import Tapped
 from hasten.bench.figures import Figure, Measured, figures
 from hasten.bench.filler import Told
+from hasten.bench.freshness import freshened, freshness_figures
 from hasten.bench.held import Held, held
 from hasten.bench.metrics import LAG, LATE_S, SEARCH, Buckets, Metrics, above, between, total
 from hasten.bench.plan import QUICK, Sizes, measure
@@ -52,7 +53,7 @@ def bench(
             seen.chunks = await run_streams(data, sizes)
         else:
             report.remarks.append("the delay of chunks is not shown: it takes a system of the benchmark's own")
-        report = msgspec.structs.replace(report, figures=figures(seen))
+        report = msgspec.structs.replace(report, figures=[*figures(seen), *report.figures])
         if as_json:
             print(msgspec.json.encode(report).decode())
         else:
@@ -84,7 +85,7 @@ async def run_streams(data: Path, sizes: Sizes) -> Tapped:
 
 
 async def run_bench(found: address.Address, sizes: Sizes, data: Path) -> tuple[Measured, Report]:
-    """Measures in a tenant of its own and clears it afterwards; the report has no figures yet."""
+    """Measures in a tenant of its own and clears it afterwards; the report has the figures of changes only."""
 
     async def searches() -> Buckets:
         return (await Metrics.read(found.http)).buckets(SEARCH, collection="cache")
@@ -97,6 +98,8 @@ async def run_bench(found: address.Address, sizes: Sizes, data: Path) -> tuple[M
             try:
                 with _progress() as told:
                     seen = await measure(probes, sizes, searches, say, told)
+                say("measuring how soon a change takes effect")
+                fresh = await freshened(hasten.bus, hasten.tenant, sizes.semantic)
                 if found.pid:
                     rows = await asyncio.to_thread(held, found.pid, data)
                 else:
@@ -109,7 +112,8 @@ async def run_bench(found: address.Address, sizes: Sizes, data: Path) -> tuple[M
     if seen.search is None:
         remarks.append("searches and the event loop are not shown: they are in the metrics of the gateway of hasten up")
     loop: dict[str, Any] = {"loop_samples": total(late), "loop_late": above(late, LATE_S)}
-    return seen, Report(held=rows, remarks=remarks, **loop)
+    rows_of_changes = freshness_figures(fresh, seen.bare)
+    return seen, Report(figures=rows_of_changes, held=rows, remarks=remarks, **loop)
 
 
 @contextlib.contextmanager
