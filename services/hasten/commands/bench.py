@@ -26,7 +26,6 @@ from hasten.bench.probes import Probes, tapped
 from hasten.bench.target import STREAMER, running, started_here, streaming
 from hasten.client import Hasten
 from hasten.commands.options import DATA, Data, Json, Nats
-from hasten.messages.cache import Invalidate
 from hasten.run import run_loop, say
 from hasten.telemetry import configure_logging
 
@@ -106,7 +105,9 @@ async def run_bench(found: address.Address, sizes: Sizes, data: Path) -> tuple[M
                 else:
                     remarks.append("memory and disk are not shown: with --nats the system may be anywhere")
             finally:
-                await hasten.invalidate(Invalidate(everything=True, reason="the benchmark has ended"))
+                say("removing what was stored")
+                if left := await probes.clear():
+                    remarks.append(f"{left:,} entries of the benchmark are still in the cache, until they expire")
         late = between(before, (await Metrics.read(found.http)).buckets(LAG))
     if seen.search is None:
         remarks.append("searches and the event loop are not shown: they are in the metrics of the gateway of hasten up")
