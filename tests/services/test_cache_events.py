@@ -118,7 +118,7 @@ async def test_a_dry_run_of_what_is_not_understood(ruled: Cache, acme: Caller) -
     assert "not a JSON object" in unknown.fault
     assert {"prices", "price-list", "n", "kind"} <= {one.tag for one in unknown.tags}
     assert (await tried(body={"ts_ms": 1})).tags == []
-    assert (await tried()).shape == "empty"
+    assert (await tried()).shape == "tombstone"
     gone = await tried(headers={"Hasten-Key": '{"id": 7, "tenant": "acme"}'})
     assert (gone.shape, gone.op, gone.tags[0].tag) == ("tombstone", "delete", "prices:7,acme")
 

@@ -58,7 +58,7 @@ def explained(subject: str, headers: Mapping[str, str], data: bytes, rules: Rule
 
 
 def evicted(subject: str, headers: Mapping[str, str], data: bytes, rules: Rules = NO_RULES) -> list[Eviction]:
-    """What one message makes stale; nothing for heartbeats, transaction markers and tombstones without a key.
+    """What one message makes stale; nothing for heartbeats and transaction markers.
 
     A row evicts `<table>:<key>` and `<schema>.<table>:<key>`, a truncate or a key that cannot be told `<table>` and
     `<schema>.<table>`, a document `document:<collection>/<id>`, `collection:<collection>` and its own tags. Without a
