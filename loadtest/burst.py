@@ -1,7 +1,8 @@
 """A burst of change events while one replica of the cache is asked: `python -m loadtest.burst --json`.
 
 It says how long the replica lags behind, whether questions about other rows went on being hits, and how the time of a
-lookup in the burst compares with that before it, in the same run.
+lookup in the burst compares with that before it, and with that while the same events go to a stream that nobody reads:
+the pipeline and the server need processors too, which in production are others.
 """
 
 import argparse
@@ -11,13 +12,18 @@ import random
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
+from nats.aio.msg import Msg
 
-from hasten.bench import loop
 from hasten.bench.figures import percentile
+from hasten.bench.metrics import LAG, LATE_S, Metrics, above, between, total
 from hasten.bus import Bus
+from hasten.freshness import Freshness
+from hasten.loop_lag import LoopLag
 from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT, Answer, CacheHit, CacheLookup, CachePut
 from hasten.messages.change import APPLIED, CHANGE, STREAM, Applied, Change
 from hasten.nats_server import NatsServer, free_port
@@ -25,27 +31,39 @@ from hasten.run import run_loop
 from hasten.service import Service
 from loadtest.staleness.fleet import Member
 
-PARALLEL = 1000
+PARALLEL = 2000
 """Events on their way to the stream at once."""
+UNREAD = "unread.changes"
+"""A subject of a stream that no service reads."""
 ASKED = 200
 """Answers that no event concerns; half of them are too many for the replica's memory and come from the store."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """`quiet_ms` and `burst_ms` are p50, p95 and p99 of lookups; `ratio` is that of the p95. `lag_s` is how long after
-    the last acknowledgement the replica had applied everything; `late` of `samples` wake-ups of its loop were late."""
+    """The times are p50, p95 and p99 of lookups: with no events, with as many in a stream that nobody reads, and in the
+    burst. `ratio` is the p95 of the last to that of the second, `ratio_to_quiet` to that of the first. `lag_s` is how
+    long after the last acknowledgement the replica had applied everything; `misses` are by reason; of `samples`
+    wake-ups of its loop `late` were more than 20 ms late. `replay_per_s` events were read in a second by a reader that
+    has nothing else to do, for `replay_cpu_us` of processor time each; `replay_late_ms` is how late its loop was at
+    most."""
 
     events: int
     tags: int
     published_s: float
     lag_s: float
     quiet_ms: tuple[float, float, float]
+    unread_ms: tuple[float, float, float]
     burst_ms: tuple[float, float, float]
     ratio: float
+    ratio_to_quiet: float
     asked: int
     hits: int
+    misses: dict[str, int]
     samples: int
     late: int
+    replay_per_s: int
+    replay_cpu_us: float
+    replay_late_ms: float
 
 
 class Asker:
@@ -53,7 +71,7 @@ class Asker:
 
     def __init__(self, bus: Bus, rate: float) -> None:
         self._bus, self._rate, self._chance = bus, rate, random.Random(7)
-        self.hits = 0
+        self.outcomes: Counter[str] = Counter()
 
     async def fill(self) -> None:
         """Stores the answers."""
@@ -70,7 +88,7 @@ class Asker:
             lookup = CacheLookup(key=f"k{self._chance.randrange(ASKED)}")
             reply = await self._bus.request(CACHE_LOOKUP, lookup, tenant="burst")
             took.append((time.perf_counter() - began) * 1000)
-            self.hits += isinstance(reply, CacheHit)
+            self.outcomes["hit" if isinstance(reply, CacheHit) else getattr(reply, "reason", "failed")] += 1
 
         tasks = []
         while not until.is_set():
@@ -80,22 +98,25 @@ class Asker:
         return took
 
 
-async def publish(url: str, events: int, tags: int, over_s: float) -> int:
+async def publish(url: str, subject: str, events: int, tags: int, over_s: float) -> int:
     """Publishes the events evenly over a time, each about one of `tags` rows; for a process of its own."""
     bus = await Bus.connect(url)
-    places = asyncio.Semaphore(PARALLEL)
-    began = time.perf_counter()
+    bodies = [msgspec.json.encode(Change(table="prices", key=key)) for key in range(tags)]
+    stored, began = 0, time.perf_counter()
 
-    async def one(number: int) -> None:
-        async with places:
-            await bus.store(CHANGE, Change(table="prices", key=number % tags), source="shop")
+    async def acknowledged(_: Msg) -> None:
+        nonlocal stored
+        stored += 1
 
-    tasks: list[asyncio.Task[None]] = []
-    while len(tasks) < events:
-        due = min(events, int((time.perf_counter() - began) / over_s * events) + 1)
-        tasks += [asyncio.create_task(one(number)) for number in range(len(tasks), due)]
+    inbox = bus.client.new_inbox()
+    await bus.subscribe(inbox, acknowledged)
+    sent = 0
+    while stored < events:
+        due = min(events, stored + PARALLEL, int((time.perf_counter() - began) / over_s * events) + 1)
+        for number in range(sent, due):
+            await bus.client.publish(subject, bodies[number % tags], inbox)
+        sent = max(sent, due)
         await asyncio.sleep(0.001)
-    await asyncio.gather(*tasks)
     await bus.close()
     return 0
 
@@ -123,35 +144,73 @@ async def _measured(events: int, tags: int, over_s: float, rate: float, bus: Bus
     listener = Service(bus, "burst", "Hears how far the replica is.")
     listener.listen(APPLIED, applied.hear)
     await listener.start()
-    quiet = await _for(asker, over_s)
-    asker.hits, before = 0, await loop.samples(http)
-    command = [sys.executable, "-m", "loadtest.burst", "--publish", url]
+    await bus.js.add_stream(name="UNREAD", subjects=[UNREAD])
     sizes = ["--events", str(events), "--tags", str(tags), "--over", str(over_s)]
-    over, began = asyncio.Event(), time.perf_counter()
-    asking = asyncio.create_task(asker.ask(over))
-    publisher = await asyncio.create_subprocess_exec(*command, *sizes)
-    await publisher.wait()
-    published = time.perf_counter()
-    last = (await bus.js.stream_info(STREAM)).state.last_seq
-    await applied.reached(last)
-    lag_s = time.perf_counter() - published
-    over.set()
-    burst, after = await asking, await loop.samples(http)
+    quiet = await _for(asker, over_s)
+    async with _asking(asker) as unread:
+        await _publish(url, UNREAD, sizes)
+    asker.outcomes, before = Counter(), await Metrics.read(http)
+    async with _asking(asker) as burst:
+        began = time.perf_counter()
+        await _publish(url, CHANGE.subject(source="shop"), sizes)
+        published = time.perf_counter()
+        await applied.reached((await bus.js.stream_info(STREAM)).state.last_seq)
+        lag_s = time.perf_counter() - published
+    after = await Metrics.read(http)
+    replay_s, cpu_s, replay_late_ms = await _replayed(url)
     await listener.drain()
-    counted = (after[0] - before[0], after[1] - before[1]) if before and after else (0, 0)
+    lag = between(before.buckets(LAG), after.buckets(LAG))
     return Report(
         events=events,
         tags=tags,
         published_s=round(published - began, 2),
         lag_s=round(lag_s, 3),
         quiet_ms=_percentiles(quiet),
+        unread_ms=_percentiles(unread),
         burst_ms=_percentiles(burst),
-        ratio=round(percentile(burst, 0.95) / percentile(quiet, 0.95), 2),
+        ratio=round(percentile(burst, 0.95) / percentile(unread, 0.95), 2),
+        ratio_to_quiet=round(percentile(burst, 0.95) / percentile(quiet, 0.95), 2),
         asked=len(burst),
-        hits=asker.hits,
-        samples=counted[0],
-        late=counted[1],
+        hits=asker.outcomes.pop("hit", 0),
+        misses=dict(asker.outcomes),
+        samples=total(lag),
+        late=above(lag, LATE_S),
+        replay_per_s=round(events / replay_s),
+        replay_cpu_us=round(cpu_s / events * 1e6, 1),
+        replay_late_ms=round(replay_late_ms, 1),
     )
+
+
+async def _publish(url: str, subject: str, sizes: list[str]) -> None:
+    command = [sys.executable, "-m", "loadtest.burst", "--publish", url, "--subject", subject, *sizes]
+    process = await asyncio.create_subprocess_exec(*command)
+    await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def _asking(asker: Asker) -> AsyncIterator[list[float]]:
+    """Asks meanwhile; the list is full afterwards."""
+    took, over = list[float](), asyncio.Event()
+    asking = asyncio.create_task(asker.ask(over))
+    try:
+        yield took
+    finally:
+        over.set()
+        took += await asking
+
+
+async def _replayed(url: str) -> tuple[float, float, float]:
+    """How long another reader takes for the whole stream, its processor time, and how late its loop was, in ms."""
+    bus, lag = await Bus.connect(url), LoopLag()
+    reader = Freshness(bus)
+    lag.start()
+    began, busy = time.perf_counter(), time.process_time()
+    await reader.start()
+    took, busy = time.perf_counter() - began, time.process_time() - busy
+    lag.stop()
+    await reader.close()
+    await bus.close()
+    return took, busy, max(lag.late_ms, default=0.0)
 
 
 async def _for(asker: Asker, seconds: float) -> list[float]:
@@ -190,10 +249,11 @@ def main() -> int:
     parser.add_argument("--over", type=float, default=10.0, metavar="S", help="seconds the events are spread over")
     parser.add_argument("--rate", type=float, default=100.0, help="lookups per second meanwhile")
     parser.add_argument("--publish", metavar="URL", help=argparse.SUPPRESS)
+    parser.add_argument("--subject", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     given = parser.parse_args()
     if given.publish:
-        return run_loop(publish(given.publish, given.events, given.tags, given.over))
+        return run_loop(publish(given.publish, given.subject, given.events, given.tags, given.over))
     found: list[Report] = []
 
     async def work() -> int:

@@ -3,7 +3,8 @@
     python -m loadtest.opinion_quality --data DIR --opinion onnx:FOLDER [--json FILE]
 
 For each set: the pairs that no hard veto refuses, in the order of the similarity alone, of the opinion alone (the lower
-of both directions), and of the opinion among the pairs above the floor of similarity. `right` is a share of all pairs
+of both directions), and of the opinion among the pairs above the floor of similarity; then what the default threshold
+would serve. `right` is a share of all pairs
 that ask for the same; `at` is the threshold that gives it. Latencies are of one pair, both ways, on one thread.
 """
 
@@ -49,9 +50,15 @@ def curve(scores: Scores, same: NDArray[np.bool_], offered: NDArray[np.bool_]) -
     return made
 
 
+def served(agreed: NDArray[np.bool_], same: NDArray[np.bool_], offered: NDArray[np.bool_]) -> dict[str, Any]:
+    """What the default threshold comes to: right hits as a share of all right pairs, and the wrong ones counted."""
+    hits = agreed & offered
+    return {"right": round(float((hits & same).sum() / same.sum()), 3), "wrong": int((hits & ~same).sum())}
+
+
 def measured(pairs: list[Pair], named: str, embed: Callable[[list[str]], Any]) -> dict[str, Any]:
     """Every figure of one set of pairs for the model `named`, as in `[cache] opinion`."""
-    model, floor = load(named), Settings().opinion_floor
+    model, floor, least = load(named), Settings().opinion_floor, Settings().opinion_threshold
     same = np.array([pair.same for pair in pairs])
     left, right = embed([pair.a for pair in pairs]), embed([pair.b for pair in pairs])
     cosines: Scores = (left * right).sum(axis=1).astype(np.float64)
@@ -72,7 +79,7 @@ def measured(pairs: list[Pair], named: str, embed: Callable[[list[str]], Any]) -
         "similarity, vetoes": curve(cosines, same, offered),
         "opinion, vetoes": curve(opinions, same, offered),
         f"opinion, vetoes, similarity ≥ {floor:g}": curve(opinions, same, offered & (cosines >= floor)),
-        "opinion × similarity, vetoes": curve(opinions * cosines, same, offered),
+        f"served at {least:g}": served(opinions >= least, same, offered & (cosines >= floor)),
         "latency_ms": {"p50": round(float(np.median(times)), 1), "p95": round(float(np.quantile(times, 0.95)), 1)},
     }
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Self
 
+import msgspec
 import numpy as np
 
 from hasten.bus import Bus
@@ -35,7 +36,7 @@ from loadtest.staleness.world import COLLECTION, DOCUMENTS, MODEL, ROWS, TABLES,
 
 BARE_S = LEASE_S + MARGIN_S
 """When a change that was only published is binding: one lease after its acknowledgement."""
-PATIENCE_MS = 400
+PATIENCE_MS = 1000
 QUESTIONS = 60
 KINDS = {"exact": 680, "meaning": 250, "change": 25, "repeat": 15, "document": 10, "invalidate": 15, "truncate": 1}
 """How often each operation is chosen, relative to the others; a miss is followed by a put in most cases."""
@@ -55,7 +56,8 @@ class Drive:
         self.hits: Counter[str] = Counter()
         self.misses: Counter[str] = Counter()
         self.puts: Counter[str] = Counter()
-        self._told: list[tuple[str, Change]] = []
+        self._told: list[tuple[str, bytes]] = []
+        self._log = 0
         self._late: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
@@ -129,29 +131,39 @@ class Drive:
     async def _change(self) -> None:
         table, row = self._chance.choice(TABLES), self._chance.randrange(ROWS)
         versions = self.world.raise_([f"{table}:{row}"])
-        await self._tell(versions, Change(table=table, key=row), "change")
+        await self._tell(versions, *self._event(table, row, "u"), "change")
 
     async def _truncate(self) -> None:
         table = self._chance.choice(TABLES)
         versions = self.world.raise_([f"{table}:{row}" for row in range(ROWS)])
-        await self._tell(versions, Change(table=table, op="truncate"), "truncate")
+        await self._tell(versions, *self._event(table, None, "t"), "truncate")
 
-    async def _tell(self, versions: dict[str, int], change: Change, cause: str) -> None:
+    def _event(self, table: str, row: int | None, op: str) -> tuple[str, bytes]:
+        """Our own form, or Debezium's with the place in the log at which the transaction was committed."""
+        self._log += 1
+        if self._chance.random() < 0.5:
+            change = Change(table=table, key=row, op="truncate" if op == "t" else "update")
+            return CHANGE.subject(source="shop"), msgspec.json.encode(change)
+        source = {"connector": "postgresql", "name": "shop", "db": "shop", "schema": "public", "table": table}
+        event = {"op": op, "source": source | {"lsn": 1000 + self._log, "ts_ms": time.time_ns() // 10**6}}
+        image = {} if row is None else {"before": None, "after": {"id": row, "price": self._log}}
+        return f"{CHANGE.subject(source='shop')}.public.{table}", msgspec.json.encode(event | image)
+
+    async def _tell(self, versions: dict[str, int], subject: str, body: bytes, cause: str) -> None:
         """Publishes until it is acknowledged, as a pipeline does: what was stored without our knowing comes twice."""
         while True:
             try:
-                await self._bus.store(CHANGE, change, source="shop")
+                await self._bus.store_raw(subject, body)
                 break
             except Failed:
                 await asyncio.sleep(0.1)
         self.world.bind(versions, time.monotonic() + BARE_S, cause)
-        self._told = [*self._told[-50:], (cause, change)]
+        self._told = [*self._told[-50:], (subject, body)]
 
     async def _repeat(self) -> None:
         """An earlier change comes once more, behind later ones."""
         if self._told:
-            _, change = self._chance.choice(self._told)
-            await self._tell({}, change, "repeat")
+            await self._tell({}, *self._chance.choice(self._told), "repeat")
 
     async def _document(self) -> None:
         tenant, number = self._chance.choice(TENANTS), self._chance.randrange(DOCUMENTS)

@@ -4,12 +4,13 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import islice
 
 from hasten.bus import Bus
 from hasten.changes import ALL, EVERYBODY, ChangeReader, Eviction, Reading, above
 from hasten.changes.causes import WHOLE
-from hasten.changes.configuration import Changes
+from hasten.changes.settings import Changes
 from hasten.dead_letters import DeadLetters
 from hasten.journal import POLL_S, Entry, Reader, ensure_stream, stream_state
 from hasten.messages.change import STREAM
@@ -179,7 +180,7 @@ class Freshness:
         self._skip_to(entry.sequence - 1)
         self._seen = max(self._seen, entry.sequence)
         reading = self._events.read(entry.subject, entry.headers, entry.data)
-        _heard.labels(reading.event.shape, _extent(reading)).inc()
+        _count(reading.event.shape, _extent(reading)).inc()
         if reading.event.fault:
             self._letters.post(entry.sequence, entry.subject, reading.event.fault, len(entry.data))
         for eviction in reading.evictions:
@@ -227,6 +228,10 @@ class Freshness:
         await self.reader.close()
         await self._letters.close()
         await self.replica.close()
+
+
+_count = cache(_heard.labels)
+"""Finding a counter by its labels costs as much as reading a small event."""
 
 
 def _extent(reading: Reading) -> str:

@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from hasten.bus import Bus
-from hasten.changes.configuration import changes
+from hasten.changes.settings import changes
 from hasten.models import Model, model_table
 from hasten.settings import SettingsError, settings
 from hasten.telemetry import logger

@@ -6,7 +6,7 @@ from debezium import MODES, ROOT, Mode, Record, sent
 from shop import NOTHING, SNAPSHOT, STEPS, Step
 
 from hasten.changes import EVERYBODY, UNREADABLE, Eviction, Rules, TableRule, evicted, expanded
-from hasten.changes.configuration import changes
+from hasten.changes.settings import changes
 from hasten.settings import read_config
 
 ALL_STEPS = [SNAPSHOT, *STEPS]

@@ -11,7 +11,7 @@ import yaml
 from debezium import PREFIX, ROOT, SHIPPED, embedded, shipped
 
 from hasten.bus import Bus
-from hasten.changes.configuration import changes
+from hasten.changes.settings import changes
 from hasten.journal import ensure_stream
 from hasten.messages.change import STREAM
 from hasten.runtime import check_sections

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from hasten.bench.chunk_delay import Streams, Tapped, delays_ms
 from hasten.bench.figures import Measured, Together, figure, figures, percentile
 from hasten.bench.likeness import alike, asked
 from hasten.bench.metrics import Metrics, above, at_most, between, total
@@ -97,3 +98,23 @@ def test_filler_lies_as_questions_do() -> None:
     assert np.median(np.max(asked(rows, 100) @ rows.T, axis=1)) > 0.9
     spectrum = np.linalg.eigvalsh(np.cov(rows.T))
     assert 20 < spectrum.sum() ** 2 / (spectrum**2).sum() < 80
+
+
+def test_a_chunk_took_until_the_reader_had_all_of_its_text() -> None:
+    streams = Streams()
+    for subject, name, start in (("a", "s1n", 0.0), ("b", "s2n", 1.0)):
+        streams.heard(f"worker.{subject}", f"{name}1", start, shown=False)
+        streams.heard(f"reader.{subject}", f"{name}1", start + 0.001, shown=True)
+        streams.heard(f"worker.{subject}", f" {name}2", start + 0.1, shown=False)
+        streams.heard(f"worker.{subject}", f" {name}3", start + 0.105, shown=False)
+        streams.heard(f"reader.{subject}", f" {name}2 {name}3", start + 0.11, shown=True)
+    streams.heard("worker.c", "s3n1", 2.0, shown=False)
+    assert delays_ms(streams) == pytest.approx([1.0, 10.0, 5.0] * 2)
+    assert streams.lasted_s == pytest.approx(1.109)
+
+
+@pytest.mark.parametrize(("slow", "met"), [(1.9, True), (2.1, False)])
+def test_chunks_are_judged_by_the_slowest_hundredth(slow: float, met: bool) -> None:
+    chunks = Tapped(streams=200, chunks=[0.3] * 98 + [slow] * 2, bare=[0.1] * 100)
+    row = figures(Measured(bare=[1.0], embed=[1.0], route=[1.0], chunks=chunks))[-1]
+    assert (row.met, row.ratio, row.baseline) == (met, 3.0, "bare NATS relay")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hasten.cache.domain import entry_of
 from hasten.cache.explanation import changed_since, differences, differing, sources_of
+from hasten.cache.past import Past
 from hasten.cache.settings import Settings
 from hasten.commands.explain import verdict
 from hasten.fingerprint import fingerprint, parts_of, prompt_tag
@@ -147,10 +148,21 @@ def test_what_changed_since_an_entry_was_read() -> None:
     table.change("acme", "prices:7", 12)
     table.change("*", "prices", 13)
     table.change("other", "plans", 14)
-    assert changed_since(table, "acme", ["prices:7", "plans"], 11) == {"prices:7": 12, "prices": 13}
-    assert changed_since(table, "acme", ["prices:7"], 12) == {"prices": 13}
+    assert changed_since(table, "acme", ["prices:7", "plans"], 11) == {"prices:7": 13}
+    assert changed_since(table, "acme", ["prices:8", "plans:1"], 12) == {"prices:8": 13}
     assert changed_since(table, "acme", ["plans"], 13) == {}
     assert changed_since(table, "acme", ["plans"], 4) == {"*": 5}
+
+
+def test_the_past_is_bounded_and_holds_no_answers() -> None:
+    past = Past(most=2)
+    for seed in (1, 2, 1, 3):
+        past.keep(stored(request(seed=seed)))
+    assert past.recall("acme", fingerprint(request(seed=2)).key) is None
+    kept = past.recall("acme", fingerprint(request(seed=1)).key)
+    assert kept is not None
+    assert (kept.text, kept.answer.text) == ("", "")
+    assert past.recall("other", fingerprint(request(seed=1)).key) is None
 
 
 def test_the_sources_of_an_entry_have_their_versions_and_broken_notes_none() -> None:

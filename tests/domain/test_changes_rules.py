@@ -1,5 +1,7 @@
 """What rules make of an event: tags, tenants and documents; what is wrong with a rule is said before it runs."""
 
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,7 @@ import msgspec
 import pytest
 
 from hasten.changes import BadRule, DocumentRule, Rules, TableRule, evicted
-from hasten.changes.configuration import changes
+from hasten.changes.settings import changes
 from hasten.settings import SettingsError, read_config
 
 SUBJECT = "shop.public.articles"
@@ -215,3 +217,15 @@ def test_one_section_is_read_by_every_service(tmp_path: Path, monkeypatch: pytes
 def test_what_is_wrong_with_the_section_is_one_sentence(tmp_path: Path, text: str, more: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         changes(config(tmp_path, text, more))
+
+
+def test_the_rules_in_the_documentation_are_rules() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "change-events.md").read_text()
+    section, tables = (tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL))
+    given = changes({"changes": {**section["changes"], "rules": "", "tables": tables["tables"]}})
+    assert given.sources == ["shop.>"]
+    assert [rule.table for rule in given.rules.all] == ["public.prices", "public.orders", "public.articles"]
+    (warning,) = given.warnings
+    assert "tags[2] needs the column category" in warning
+    article = {"id": 7, "title": "T", "body": "b", "slug": "t", "lang": "en", "section": "s", "topic": "x"}
+    assert by_tenant(sent("c", None, article), given.rules)["acme"] >= {"document:help/article-7", "topic:x"}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import word_overlap
 
-from hasten.cache.opinions.model import ALIKE, UNLIKE
+from hasten.cache.opinions.model import ALIKE, FAR
 from loadtest.opinion_pairs import Pair, banking77, clinc150, fow_cache, halves, medical_question_pairs, mined
 from loadtest.opinion_quality import auc, curve, measured
 
@@ -75,7 +75,7 @@ def test_the_files_are_read_as_they_are_published(tmp_path: Path) -> None:
 def test_a_model_is_measured_with_and_without_the_vetoes(tmp_path: Path) -> None:
     word_overlap.write(tmp_path)
     pairs = [Pair(a=a, b=b, same=True, source="x") for a, b in ALIKE]
-    pairs += [Pair(a=a, b=b, same=False, source="x") for a, b in UNLIKE]
+    pairs += [Pair(a=a, b=b, same=False, source="x") for a, b in FAR]
     pairs.append(Pair(a="How do I reset my password?", b="How do I not reset my password?", same=False, source="x"))
     found = measured(pairs, f"onnx:{tmp_path}", words)
     assert (found["pairs"], found["same"]) == (9, 4)

@@ -14,7 +14,7 @@ import pytest_asyncio
 from hasten.bus import Bus
 from hasten.cache.service import Cache
 from hasten.cache.settings import Settings
-from hasten.changes.configuration import Changes
+from hasten.changes.settings import Changes
 from hasten.messages.cache import (
     CACHE_LOOKUP,
     CACHE_PUT,

@@ -100,7 +100,8 @@ class EdgeFront:
         return _done()
 
     def _retrieve(self, name: str, body: Any) -> Any:
-        return [{"id": point.id, "payload": point.payload} for point in self._shard(name).get(body["ids"])]
+        found = self._shard(name).get(body["ids"], vectors=bool(body.get("with_vector")))
+        return [_record(point) for point in found]
 
     def _query(self, name: str, body: Any) -> Any:
         query = body["query"]
@@ -110,7 +111,7 @@ class EdgeFront:
 
     def _scroll(self, name: str, body: Any) -> Any:
         where, vectors = _where(body.get("filter")), bool(body.get("with_vector"))
-        found = self._shard(name).scroll(where, body["limit"], payloads=True, vectors=vectors)
+        found = self._shard(name).scroll(where, body["limit"], _fields(body.get("with_payload")), vectors=vectors)
         return {"points": [_record(point) for point in found], "next_page_offset": None}
 
     def _set_payload(self, name: str, body: Any) -> Any:
@@ -123,7 +124,7 @@ class EdgeFront:
             shard.delete(body["points"])
         else:
             where = _where(body["filter"])
-            while found := shard.scroll(where, SLICE, payloads=False, vectors=False):
+            while found := shard.scroll(where, SLICE, [], vectors=False):
                 shard.delete([point.id for point in found])
         return _done()
 
@@ -139,6 +140,13 @@ def _point(given: Any) -> Point:
 def _record(point: Point) -> Any:
     vector = None if point.vector is None else [float(one) for one in point.vector]
     return {"id": point.id, "payload": point.payload, **({"vector": vector} if vector else {})}
+
+
+def _fields(given: Any) -> list[str] | None:
+    """Which fields of the payload are asked for; None for all."""
+    if isinstance(given, dict):
+        given = given["include"]
+    return given if isinstance(given, list) else None if given else []
 
 
 def _where(given: Any) -> Where:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest_asyncio
-from cable import Cable
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
@@ -15,6 +14,7 @@ from hasten.nats_server import NatsServer
 from hasten.orchestrator.lease import BUCKET
 from hasten.orchestrator.service import build
 from hasten.orchestrator.settings import Settings
+from loadtest.staleness.cable import Cable
 
 ASK = {"messages": [{"role": "user", "content": "When does the tide rise?"}]}
 

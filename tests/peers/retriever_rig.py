@@ -11,7 +11,7 @@ from indexed_words import HashedWords, hashed
 from nats.aio.msg import Msg
 
 from hasten.bus import Bus
-from hasten.changes.configuration import Changes
+from hasten.changes.settings import Changes
 from hasten.codec import decode
 from hasten.messages.failure import Failure
 from hasten.messages.retrieve import DOCUMENT, INGESTED, RETRIEVE, Document, Ingested, Passage, Retrieve, Retrieved

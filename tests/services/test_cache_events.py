@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from hasten.bus import Bus
 from hasten.cache.service import Cache
 from hasten.changes import DocumentRule, Rules, TableRule
-from hasten.changes.configuration import Changes
+from hasten.changes.settings import Changes
 from hasten.cli import app
 from hasten.messages.cache import CacheHit, EventReading, Invalidation, SampleEvent
 from hasten.messages.change import STREAM

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from cache_rig import QUESTION, Broken, Caller, missed, running, until, vector
+from cache_rig import QUESTION, Broken, Caller, Shared, missed, running, until, vector
 
 from hasten.bus import Bus
 from hasten.cache.service import Cache
@@ -53,13 +53,22 @@ async def test_nothing_is_explained_unasked(cache: Cache, acme: Caller) -> None:
     assert (await acme.exact("k")).explained is None
 
 
+class Keeping(Shared):
+    """A store that deletes nothing, so that what is stale can still be looked at."""
+
+    async def delete(self, **_: Any) -> int:
+        return 0
+
+
 async def test_a_stale_entry_names_the_tag_and_the_change(bus: Bus, vectors: VectorStore, acme: Caller) -> None:
-    async with running(bus, vectors, sweep_s=60):
+    keeping: Any = Keeping(vectors)
+    async with running(bus, keeping):
         await acme.put("k", tags=["prices:7", "plans"], read_seq=0)
         sequence = await bus.store(CHANGE, Change(table="prices", key=7), source="shop")
 
         async def stale() -> bool:
-            return isinstance(await acme.exact("k"), CacheMiss)
+            reply = await acme.exact("k")
+            return isinstance(reply, CacheMiss) and reply.reason == "stale"
 
         await until(stale)
         found = account(await acme.exact("k", explain=True))
@@ -68,6 +77,17 @@ async def test_a_stale_entry_names_the_tag_and_the_change(bus: Bus, vectors: Vec
         assert found.by_key.changed == {"prices:7": sequence}
         near = account(await acme.near(explain=True)).nearest[0]
         assert (near.verdict, near.changed) == ("stale", {"prices:7": sequence})
+
+
+async def test_an_entry_that_was_swept_is_remembered_with_what_swept_it(cache: Cache, acme: Caller) -> None:
+    await acme.put("k", tags=["prices:7"], read_seq=0)
+    assert account(await acme.exact("new", explain=True)).by_key is None
+    done = await acme.invalidate(tags=["prices:7"])
+    found = account(await acme.exact("k", explain=True))
+    assert (found.exact, done.entries) == ("absent", 1)
+    assert found.by_key is not None
+    assert (found.by_key.verdict, found.by_key.changed) == ("removed", {"prices:7": done.sequence})
+    assert account(await Caller(acme.bus, "other").exact("k", explain=True)).by_key is None
 
 
 async def test_a_rejected_pair_and_a_question_for_the_key_only_are_named(cache: Cache, acme: Caller) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from hasten import dead_letters
 from hasten.bus import Bus
-from hasten.changes.configuration import Changes
+from hasten.changes.settings import Changes
 from hasten.codec import decode
 from hasten.dead_letters import DeadLetters, source_of
 from hasten.freshness import Freshness

@@ -12,7 +12,7 @@ from retriever_rig import Rig, running, until, vectors_for
 
 from hasten.bus import Bus
 from hasten.changes import DocumentRule, Rules, TableRule
-from hasten.changes.configuration import Changes
+from hasten.changes.settings import Changes
 from hasten.codec import decode
 from hasten.messages.change import DEAD_STREAM, DeadLetter
 from hasten.messages.retrieve import Document, Retrieved

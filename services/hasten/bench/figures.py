@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from hasten.bench.chunk_delay import Tapped
+
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """One row. `p50_ms` and `p99_ms` are of `samples` measurements; `baseline_ms` is the p50 it is compared with and
@@ -69,7 +71,8 @@ class Measured(msgspec.Struct, kw_only=True):
 
     `lookup` is the semantic lookup as the orchestrator saw it (search and round trip), `search` the bounds in seconds
     that half and 99% of the searches inside it kept, and their number. `overhead` is a miss's time to the first chunk
-    less the worker's own. `invalidate` removes one entry by a tag, `invalidate_many` removes `tagged` entries by one.
+    less the worker's own, `chunks` how long each chunk of a worker took to its reader. `invalidate` removes one entry
+    by a tag, `invalidate_many` removes `tagged` entries by one.
     """
 
     entries: int = 0
@@ -90,13 +93,22 @@ class Measured(msgspec.Struct, kw_only=True):
     invalidate: list[float] = []
     invalidate_many: list[float] = []
     tagged: int = 0
+    chunks: Tapped | None = None
 
 
 def figures(seen: Measured) -> list[Figure]:
     """The rows of the budget table that were measured."""
     bare = ("bare NATS", seen.bare)
     rows = [figure("bare NATS request-reply", seen.bare), figure("embedding", seen.embed, baseline=bare)]
-    return [*rows, *_hits(seen), *_writes(seen), *_model(seen)]
+    return [*rows, *_hits(seen), *_writes(seen), *_model(seen), *_chunks(seen)]
+
+
+def _chunks(seen: Measured) -> list[Figure]:
+    if seen.chunks is None:
+        return []
+    what = f"added per chunk, {seen.chunks.streams} streams at once"
+    baseline = ("bare NATS relay", seen.chunks.bare)
+    return [figure(what, seen.chunks.chunks, baseline=baseline, budget="p99 ≤ 2 ms", p99=2)]
 
 
 def _hits(seen: Measured) -> list[Figure]:

@@ -36,6 +36,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     tags: int = 3
     misses: int = 20
     routes: int = 300
+    streams: int = 200
 
 
 QUICK = Sizes(
@@ -51,6 +52,7 @@ QUICK = Sizes(
     tags=1,
     misses=5,
     routes=60,
+    streams=20,
 )
 NEW = 2**40
 """The numbers of entries that are put to be measured begin here."""

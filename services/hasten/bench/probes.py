@@ -7,9 +7,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
 from nats.aio.msg import Msg
 
 from hasten.answered import Answered
+from hasten.bench.chunk_delay import Tapped
 from hasten.bench.figures import Together
 from hasten.client import Hasten
 from hasten.codec import decode
@@ -62,6 +64,25 @@ async def together(works: Iterable[Work], parallel: int = PARALLEL) -> Together:
     return Together(parallel=parallel, seconds=time.perf_counter() - began, times=times)
 
 
+@contextlib.asynccontextmanager
+async def echoing(url: str, subject: str) -> AsyncIterator[None]:
+    """The baseline's responder, in a process of its own."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "hasten.bench.echo", subject),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(f"{url}\n".encode())
+        await process.stdout.readline()
+        yield
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
 class Probes:
     """Measures on behalf of one tenant, which should have nothing but what the benchmark puts there."""
 
@@ -74,25 +95,10 @@ class Probes:
     @contextlib.asynccontextmanager
     async def ready(self, url: str) -> AsyncIterator[None]:
         """Starts the baseline's responder and hears of finished requests."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "hasten.bench.echo",
-            self._echo,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(f"{url}\n".encode())
-            await process.stdout.readline()
+        async with echoing(url, self._echo):
             await self._hasten.bus.subscribe(FINISHED.subject(tenant=self._hasten.tenant), self._on_finished)
             await self.refresh_read_seq()
             yield
-        finally:
-            process.stdin.close()
-            await process.wait()
 
     async def _on_finished(self, msg: Msg) -> None:
         event: Finished = decode(Finished, msg.data)
@@ -172,3 +178,18 @@ class Probes:
         if not isinstance(reply, Routed):
             raise Failed.of(reply)
         return took
+
+
+async def tapped(url: str, streams: int, model: str) -> Tapped:
+    """How long chunks take from the worker to the reader with so many streams at once; raises Failed."""
+    relay = f"hasten-bench.{random_id()}"
+    async with echoing(url, relay):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "hasten.bench.tap", str(streams), model, relay),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await process.communicate(f"{url}\n".encode())
+    if process.returncode:
+        raise Failed("internal", "the process that sees the chunks ended with an error")
+    return msgspec.json.decode(out, type=Tapped)

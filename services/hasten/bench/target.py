@@ -12,6 +12,7 @@ from hasten import address
 from hasten.settings import SettingsError
 
 LEAST = 100_000
+STREAMER, PER_S = "streamer", 10.0
 
 
 @contextlib.asynccontextmanager
@@ -28,9 +29,29 @@ async def running(nats: str | None, data: Path, engine: str, entries: int) -> As
             yield found
 
 
+def started_here(nats: str | None, data: Path) -> bool:
+    """Whether the benchmark starts its system itself."""
+    return nats is None and address.read(data) is None
+
+
 @contextlib.asynccontextmanager
-async def _started(data: Path, engine: str, entries: int) -> AsyncIterator[address.Address]:
-    command = [sys.executable, "-m", "hasten.cli", "up", "--data", str(data), "--engine", engine]
+async def streaming(data: Path, streams: int) -> AsyncIterator[address.Address]:
+    """A system whose only model is simulated and writes that many answers at once, `PER_S` words a second each."""
+    config = data / "bench-streams.toml"
+    config.write_text(f"""[[models]]
+name = "{STREAMER}"
+engine = {{ kind = "sim", slots = {streams + 1}, queue = {streams}, sim_decode_per_s = {PER_S} }}
+""")
+    try:
+        async with _started(data, "embedded", 0, "--config", str(config)) as found:
+            yield found
+    finally:
+        config.unlink()
+
+
+@contextlib.asynccontextmanager
+async def _started(data: Path, engine: str, entries: int, *options: str) -> AsyncIterator[address.Address]:
+    command = [sys.executable, "-m", "hasten.cli", "up", "--data", str(data), "--engine", engine, *options]
     process = await asyncio.create_subprocess_exec(
         *(*command, "--http", "127.0.0.1:0"),
         stdout=asyncio.subprocess.PIPE,

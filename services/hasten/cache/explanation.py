@@ -37,9 +37,10 @@ class Explainer:
     async def explain(self, lookup: CacheLookup, tenant: str, era: str) -> Explained:
         """The account of a lookup; raises StoreError."""
         own = await self._shelf.get(tenant, lookup.key, lambda _: True)
-        reason = None if own is None else self._unfit(own, lookup, era)
-        exact = "absent" if own is None else reason or "hit"
-        by_key = None if own is None else self._neighbour(lookup, own, 1.0, exact, None)
+        exact = "absent" if own is None else self._unfit(own, lookup, era) or "hit"
+        known = own or self._shelf.past.recall(tenant, lookup.key)
+        verdict = "removed" if own is None else exact
+        by_key = None if known is None else self._neighbour(lookup, known, 1.0, verdict, None)
         vector = None if lookup.vector is None else unit_vector(lookup.vector, self._settings.dim)
         if vector is None:
             return Explained(exact=exact, by_key=by_key)
@@ -73,7 +74,7 @@ class Explainer:
         self, lookup: CacheLookup, entry: Entry, similarity: float, verdict: str, guard: str | None
     ) -> Neighbour:
         now, tags = now_ms(), [*entry.tags, *lookup.tags]
-        asked_only, stored_only = differences(lookup.text, entry.text) if lookup.text else ([], [])
+        asked_only, stored_only = differences(lookup.text, entry.text) if lookup.text and entry.text else ([], [])
         return Neighbour(
             entry_id=entry.id,
             verdict=verdict,
@@ -131,7 +132,8 @@ def _beyond(words: list[str], others: list[str]) -> list[str]:
 
 
 def changed_since(table: TagTable, tenant: str, tags: Iterable[str], read_seq: int) -> dict[str, int]:
-    """The tags that have changed since an entry was read, with the sequence; `*` for what is too old to be known."""
+    """The tags that have changed since an entry was read, by themselves or with what is above them, and the sequence;
+    `*` when everything has, or the entry is older than what is known."""
     found = {tag: table.last(tenant, tag) for tag in (*tags, ALL)}
     since = {tag: sequence for tag, sequence in found.items() if sequence > read_seq}
     return {ALL: table.floor} | since if read_seq < table.floor else since

@@ -23,7 +23,7 @@ from hasten.cache.shelf import Shelf
 from hasten.cache.sweeper import Sweeper
 from hasten.cache.vector import unit_vector
 from hasten.cache.verdicts import Verdicts
-from hasten.changes.configuration import Changes
+from hasten.changes.settings import Changes
 from hasten.deadline import now_ms
 from hasten.fingerprint import SCHEMA, question_hash
 from hasten.freshness import Freshness

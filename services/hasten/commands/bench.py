@@ -15,13 +15,15 @@ from rich.progress import Progress
 from rich.table import Table
 
 from hasten import address
-from hasten.bench.figures import Figure, figures
+from hasten.bench.chunk_delay import Tapped
+from hasten.bench.figures import Figure, Measured, figures
 from hasten.bench.filler import Told
+from hasten.bench.freshness import freshened, freshness_figures
 from hasten.bench.held import Held, held
 from hasten.bench.metrics import LAG, LATE_S, SEARCH, Buckets, Metrics, above, between, total
 from hasten.bench.plan import QUICK, Sizes, measure
-from hasten.bench.probes import Probes
-from hasten.bench.target import running
+from hasten.bench.probes import Probes, tapped
+from hasten.bench.target import STREAMER, running, started_here, streaming
 from hasten.client import Hasten
 from hasten.commands.options import DATA, Data, Json, Nats
 from hasten.messages.cache import Invalidate
@@ -45,8 +47,14 @@ def bench(
         sizes = msgspec.structs.replace(sizes, entries=entries)
 
     async def work() -> int:
+        own = started_here(nats, data)
         async with running(nats, data, engine, sizes.entries) as found:
-            report = await run_bench(found, sizes, data)
+            seen, report = await run_bench(found, sizes, data)
+        if own:
+            seen.chunks = await run_streams(data, sizes)
+        else:
+            report.remarks.append("the delay of chunks is not shown: it takes a system of the benchmark's own")
+        report = msgspec.structs.replace(report, figures=[*figures(seen), *report.figures])
         if as_json:
             print(msgspec.json.encode(report).decode())
         else:
@@ -63,15 +71,22 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The rows, what the system held at the end, and of the event loop's wake-ups during the run how many were more
     than 20 ms late. `remarks` say what is missing and why."""
 
-    figures: list[Figure]
+    figures: list[Figure] = []
     held: list[Held] = []
     loop_samples: int = 0
     loop_late: int = 0
     remarks: list[str] = []
 
 
-async def run_bench(found: address.Address, sizes: Sizes, data: Path) -> Report:
-    """Measures in a tenant of its own and clears it afterwards."""
+async def run_streams(data: Path, sizes: Sizes) -> Tapped:
+    """Measures the way of chunks, in another system that does nothing else."""
+    say(f"measuring chunks of {sizes.streams} streams")
+    async with streaming(data, sizes.streams) as found:
+        return await tapped(found.nats, sizes.streams, STREAMER)
+
+
+async def run_bench(found: address.Address, sizes: Sizes, data: Path) -> tuple[Measured, Report]:
+    """Measures in a tenant of its own and clears it afterwards; the report has the figures of changes only."""
 
     async def searches() -> Buckets:
         return (await Metrics.read(found.http)).buckets(SEARCH, collection="cache")
@@ -84,6 +99,8 @@ async def run_bench(found: address.Address, sizes: Sizes, data: Path) -> Report:
             try:
                 with _progress() as told:
                     seen = await measure(probes, sizes, searches, say, told)
+                say("measuring how soon a change takes effect")
+                fresh = await freshened(hasten.bus, hasten.tenant, sizes.semantic)
                 if found.pid:
                     rows = await asyncio.to_thread(held, found.pid, data)
                 else:
@@ -94,7 +111,8 @@ async def run_bench(found: address.Address, sizes: Sizes, data: Path) -> Report:
     if seen.search is None:
         remarks.append("searches and the event loop are not shown: they are in the metrics of the gateway of hasten up")
     loop: dict[str, Any] = {"loop_samples": total(late), "loop_late": above(late, LATE_S)}
-    return Report(figures=figures(seen), held=rows, remarks=remarks, **loop)
+    rows_of_changes = freshness_figures(fresh, seen.bare)
+    return seen, Report(figures=rows_of_changes, held=rows, remarks=remarks, **loop)
 
 
 @contextlib.contextmanager

@@ -118,7 +118,8 @@ def named(parts: list[str]) -> list[str]:
 
 
 def _lookup(console: Console, lookup: Explained) -> None:
-    console.print(f"\nby key: {lookup.exact}")
+    removed = lookup.by_key is not None and lookup.by_key.verdict == "removed"
+    console.print(f"\nby key: {lookup.exact}" + (", but there was an entry" if removed else ""))
     if lookup.by_key is not None:
         _entry(console, lookup.by_key)
     if lookup.threshold is None:

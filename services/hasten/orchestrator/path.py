@@ -102,7 +102,9 @@ class Path:
         work: asyncio.Task[Prepared | None] = self._spawn(self._together())
         claim = self._spawn(self._claim())
         await asyncio.wait([work, claim], return_when=asyncio.FIRST_COMPLETED)
+        since = self._flight.watch.elapsed_ms()
         lease = None if self._flight.ended else await claim
+        self._flight.watch.record("lease", since)
         if self._flight.ended:
             return None
         if lease is not None and not lease.held:

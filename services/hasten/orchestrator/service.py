@@ -8,7 +8,7 @@ import msgspec
 import nats.errors
 
 from hasten.bus import Bus
-from hasten.changes.configuration import Changes
+from hasten.changes.settings import Changes
 from hasten.deadline import now_ms
 from hasten.fingerprint import question_hash
 from hasten.freshness import Freshness

@@ -10,7 +10,7 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from hasten.bus import Bus
-from hasten.changes.configuration import Changes
+from hasten.changes.settings import Changes
 from hasten.dead_letters import DeadLetters
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import INGESTED, Document, Ingested
@@ -170,7 +170,8 @@ class Ingestion:
         return mail
 
     def _hide(self, mail: Mail) -> None:
-        if mail.document.op == "delete":
+        """Hides what is deleted from now on; a deletion that may turn out to be an old one hides nothing before."""
+        if mail.document.op == "delete" and (mail.row is None or mail.row.at is None):
             self._library.hidden[mail.key.id] = max(mail.sequence, self._library.hidden.get(mail.key.id, 0))
 
     async def _versions(self, versions: list[tuple[Mail, Msg]]) -> None:

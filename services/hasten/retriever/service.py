@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hasten.bus import Bus
-from hasten.changes.configuration import Changes
+from hasten.changes.settings import Changes
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import RETRIEVE, Retrieve, Retrieved
 from hasten.retriever.domain import Refused, check_filter, fitting, vector_of

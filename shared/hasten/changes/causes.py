@@ -59,11 +59,12 @@ def _of_rule(found: Causes, rule: Rule, event: Event, forms: Sequence[str]) -> N
     rows = [] if event.op in WHOLE else rows_of(rule, event)
     ignored = rule.ignores_snapshots and event.op == "snapshot"
     if not rows:
-        _all_rows(found, rule, forms)
+        _all_rows(found, rule, forms, ignored=ignored)
     for key, identity in rows:
         owner = _owner(rule.tenant, identity)
         if not ignored:
             _add(found, owner, [f"{form}:{key}" for form in forms], ROW)
+            _add(found, owner, [form for form in forms if ":" in form], ROW)
             for tag in rule.tags:
                 _add_tag(found, owner, tag, identity, event, rule.key)
         if rule.document is not None:
@@ -81,10 +82,12 @@ def _owner(tenant: Template | None, identity: Identity) -> str:
     return EVERYBODY if tenant is None else tenant_of(tenant, identity) or EVERYBODY
 
 
-def _all_rows(found: Causes, rule: Rule, forms: Sequence[str]) -> None:
+def _all_rows(found: Causes, rule: Rule, forms: Sequence[str], *, ignored: bool) -> None:
     owner = _owner(rule.tenant, {})
-    _add(found, owner, forms, TABLE)
-    for tag in rule.tags:
+    if not ignored:
+        _add(found, owner, forms, TABLE)
+        _add(found, owner, [form.partition(":")[0] for form in forms if ":" in form], TABLE)
+    for tag in () if ignored else rule.tags:
         _add(found, owner, [tag.wide if tag.columns else tag.text], WIDE if tag.columns else RULE)
     if (made := rule.document) is not None:
         _add(found, _owner(made.tenant, {}), [f"collection:{made.rule.collection}"], COLLECTION)

@@ -14,12 +14,13 @@ _EXTENDED = ("$oid", "$numberLong", "$numberInt", "$uuid")
 """How MongoDB's extended JSON wraps the values that are used as keys."""
 MAX_KEY_CHARS = 1024
 """What is longer is no key to look a row up by: its table is evicted instead."""
+_HUGE = 10**MAX_KEY_CHARS
 
 
 def unchanged(value: Any) -> bool:
     """Whether a column's value is the placeholder for one that the source did not send: as text, bytes, list or map."""
     if isinstance(value, str):
-        return UNCHANGED in value or value == _UNCHANGED_BYTES
+        return value in (UNCHANGED, _UNCHANGED_BYTES)
     if isinstance(value, (list, dict)):
         return any(part in (UNCHANGED, _UNCHANGED_BYTES) for part in value)
     return False
@@ -29,7 +30,7 @@ def scalar(value: Any) -> str | None:
     """A value as it stands in a tag or an id; None for what is not one: null, true, fractions, objects, nothing."""
     kind = type(value)
     if kind is int:
-        return str(value)
+        return str(value) if -_HUGE < value < _HUGE else None
     if kind is str:
         return value if value and len(value) <= MAX_KEY_CHARS and not unchanged(value) else None
     if kind is float and value.is_integer():

@@ -45,10 +45,10 @@ class CacheLookup(Body, frozen=True, kw_only=True, omit_defaults=True):
 class Neighbour(Body, frozen=True, kw_only=True, omit_defaults=True):
     """An entry that an explained lookup looked at.
 
-    `verdict` is hit, the reason of a miss, or `partition` for an entry of another partition, where `differs` names the
-    parts that are not the same. `asked_only` and `stored_only` are the words that the guard or the threshold found on
-    one side only. `changed` maps the tags that have changed since the entry was read, at `read_seq`, to the sequence of
-    the change. `sources` are its passages as `<id>@<version>`.
+    `verdict` is hit, the reason of a miss, `removed` for one that is gone but that the replica remembers, or
+    `partition` for an entry of another partition, where `differs` names the parts that are not the same. `asked_only`
+    and `stored_only` are the words that only one side has. `changed` maps the tags that have changed since the entry
+    was read, at `read_seq`, to the sequence of the change. `sources` are its passages as `<id>@<version>`.
     """
 
     entry_id: str
