@@ -5,7 +5,22 @@ from typing import Annotated
 
 import typer
 
-from hasten.commands import ask, bench, demo, ingest, invalidate, keys, models, run, status, topics, up
+from hasten.commands import (
+    ask,
+    bench,
+    cache,
+    demo,
+    explain,
+    ingest,
+    invalidate,
+    keys,
+    models,
+    run,
+    status,
+    topics,
+    up,
+    watch,
+)
 
 app = typer.Typer(
     name="hasten",
@@ -32,12 +47,15 @@ def _hasten(
 app.command()(up.up)
 app.command()(run.run)
 app.command()(ask.ask)
+app.command()(explain.explain)
 app.command()(ingest.ingest)
 app.command()(invalidate.invalidate)
 app.command()(status.status)
+app.command()(watch.watch)
 app.command()(demo.demo)
 app.command()(topics.topics)
 app.command()(bench.bench)
+app.add_typer(cache.app, name="cache")
 app.add_typer(models.app, name="models")
 app.add_typer(keys.app, name="keys")
 

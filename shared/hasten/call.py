@@ -16,7 +16,6 @@ from hasten.messages.chat import Accepted, Chunk, Done, Ping
 from hasten.messages.failure import Code, Failed, Failure
 from hasten.topics import Topic, checked, random_id
 
-PING_S = 1.0
 JOIN_S = 0.010
 LONGEST_S = 24 * 3600.0
 """A deadline further away counts as this far."""
@@ -107,16 +106,17 @@ async def ping(call: Call) -> None:
     The first event says accepted as well: within ten milliseconds both go out in one write, which halves the cost of a
     hit.
     """
+    every_s = call.topic.ping_s
     with contextlib.suppress(nats.errors.Error):
         while not call.admitted.is_set():
             try:
-                async with asyncio.timeout(PING_S * 0.75):
+                async with asyncio.timeout(every_s * 0.75):
                     await call.admitted.wait()
             except TimeoutError:
                 await call.send(Ping())
         await asyncio.sleep(JOIN_S)
         await call.accept()
         while True:
-            await asyncio.sleep(PING_S / 4)
-            if time.monotonic() - call.sent_at >= PING_S * 0.7:
+            await asyncio.sleep(every_s / 4)
+            if time.monotonic() - call.sent_at >= every_s * 0.7:
                 await call.send(Ping())

@@ -17,6 +17,7 @@ from hasten.discovery import Running, survey
 from hasten.messages.cache import INVALIDATE, Invalidate, Invalidation
 from hasten.messages.change import CHANGE, Change
 from hasten.messages.chat import CANCEL, CHAT, ChatReply, Nothing
+from hasten.messages.explain import EXPLAIN, Explanation
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.retrieve import DOCUMENT, INGESTED, Document, Ingested
 from hasten.messages.route import MODELS, ModelInfo, ModelList, Models
@@ -143,6 +144,19 @@ class Hasten:
             raise Failed.of(reply)
         done: Invalidation = reply
         return done
+
+    async def reject(self, request_id: str, *, reason: str = "", timeout_s: float = 30.0) -> Invalidation:
+        """Removes the entry that wrongly answered a request by meaning, for good for this question; raises Failed."""
+        return await self.invalidate(Invalidate(request_id=request_id, reason=reason), timeout_s=timeout_s)
+
+    async def explain(self, prompt: Prompt, *, timeout_s: float = 10.0, **options: Any) -> Explanation:
+        """Says where the answer to this request would come from at this moment and why, without asking a model; raises
+        Failed. `prompt` and `options` are as in `chat`."""
+        body = {**_body(prompt), **options}
+        reply = await self.bus.request(EXPLAIN, body, deadline_ms=now_ms() + timeout_s * 1000, tenant=self.tenant)
+        if not isinstance(reply, Explanation):
+            raise Failed.of(reply)
+        return reply
 
     async def models(self, *, timeout_s: float = 5.0) -> list[ModelInfo]:
         """The models that may be asked for, with their live figures; raises Failed."""

@@ -1,45 +1,97 @@
 """Tells whether an answer may still be served: the last change of each tag, and a lease that runs out in silence."""
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import cache
+from itertools import islice
 
 from hasten.bus import Bus
-from hasten.changes import ALL, EVERYBODY, Eviction, evicted, expanded
-from hasten.journal import Entry, Reader, ensure_stream, stream_state
+from hasten.changes import ALL, EVERYBODY, ChangeReader, Eviction, Reading, above
+from hasten.changes.causes import WHOLE
+from hasten.changes.settings import Changes
+from hasten.dead_letters import DeadLetters
+from hasten.journal import POLL_S, Entry, Reader, ensure_stream, stream_state
+from hasten.messages.change import STREAM
+from hasten.messages.failure import Failed
 from hasten.replicas import LEASE_S, Replica
+from hasten.telemetry import counter, logger
 
+log = logger("freshness")
+_heard = counter("change_events_total", "Messages of HASTEN_CHANGES, by shape and what they evicted", "shape", "evicts")
 MAX_TAGS = 200_000
+FORGOTTEN = 1000
+"""Tags forgotten at a time: a pause of well under a millisecond."""
 REPLAY = 200_000
 """How many of the stream's last messages a starting replica reads; what was read before them is not served."""
-OnEviction = Callable[[int, Eviction], None]
+RETRY_S = 1.0
+OnEviction = Callable[[Entry, Eviction], None]
+
+
+class _Group:
+    """The last changes of one tenant's tags of one table, the latest last; what was forgotten is below `floor`."""
+
+    __slots__ = ("floor", "last")
+
+    def __init__(self) -> None:
+        self.last: dict[str, int] = {}
+        self.floor = 0
+
+    def concerning(self, tag: str) -> int:
+        """The last change that an answer with this tag must heed."""
+        return max(self.floor, self.last.get(tag, 0), self.last.get(above(tag), 0))
 
 
 class TagTable:
     """The last sequence at which each (tenant, tag) changed, bounded; pure.
 
-    What has been forgotten to stay within `limit` raises `floor`: an answer read before the floor is not fresh,
-    because a change of its tags may have been forgotten. Changes for all tenants are under the tenant `*`. `newest`
-    is the last change of all.
+    Beyond `limit` tags the table of the most tags forgets its oldest, and whatever depends on that table and was read
+    before those changes is not fresh; a burst over one table costs the others nothing. Only when no
+    table is large the oldest are forgotten for all, which raises `floor`: nothing read before it is fresh. Changes for
+    all tenants are under the tenant `*`. `newest` is the last change of all.
     """
 
     def __init__(self, limit: int = MAX_TAGS, floor: int = 0) -> None:
         self._limit, self.floor = limit, floor
+        self._batch = max(1, min(FORGOTTEN, limit // 2))
         self.newest = 0
-        self._last: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._size = 0
+        self._groups: OrderedDict[tuple[str, str], _Group] = OrderedDict()
 
     def change(self, tenant: str, tag: str, sequence: int) -> None:
         """Records a change; a lower sequence than the known one changes nothing."""
-        key = (tenant, tag)
+        key = (tenant, tag.partition(":")[0])
         self.newest = max(sequence, self.newest)
-        self._last[key] = max(sequence, self._last.pop(key, 0))
-        while len(self._last) > self._limit:
-            _, forgotten = self._last.popitem(last=False)
-            self.floor = max(self.floor, forgotten)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group()
+        else:
+            self._groups.move_to_end(key)
+        before = group.last.pop(tag, None)
+        group.last[tag] = max(sequence, before or 0)
+        if before is None:
+            self._size += 1
+            if self._size > self._limit:
+                self._forget()
 
-    def last(self, tenant: str, tag: str) -> int:
-        """The last known change of a tag that this tenant must heed, 0 if none."""
-        return max(self._last.get((tenant, tag), 0), self._last.get((EVERYBODY, tag), 0))
+    def _forget(self) -> None:
+        largest = max(self._groups.values(), key=lambda group: len(group.last))
+        if len(largest.last) < 2 * self._batch:
+            self._forget_tables()
+            return
+        for tag in list(islice(largest.last, self._batch)):
+            largest.floor = max(largest.floor, largest.last.pop(tag))
+            self._size -= 1
+
+    def _forget_tables(self) -> None:
+        """Forgets the tables that have not changed for the longest time, for all: looking for the largest costs as
+        much as there are tables, so many tags have to go with each look."""
+        wanted = self._size - self._batch
+        while self._size > wanted:
+            _, oldest = self._groups.popitem(last=False)
+            self.floor = max(self.floor, oldest.floor, *oldest.last.values())
+            self._size -= len(oldest.last)
 
     def fresh(self, tenant: str, tags: Iterable[str], read_seq: int) -> bool:
         """Whether nothing that an answer with these tags depends on has changed since it was read at `read_seq`.
@@ -50,33 +102,56 @@ class TagTable:
             return False
         if read_seq >= self.newest:
             return True
-        return all(self.last(tenant, tag) <= read_seq for tag in (*expanded(tags), ALL))
+        return all(self.last(tenant, tag) <= read_seq for tag in (*tags, ALL))
+
+    def last(self, tenant: str, tag: str) -> int:
+        """The last known change that an answer of this tenant with this tag must heed, 0 if none."""
+        table = tag.partition(":")[0]
+        groups = (self._groups.get((owner, table)) for owner in (tenant, EVERYBODY))
+        return max((group.concerning(tag) for group in groups if group is not None), default=0)
 
 
 class Freshness:
     """A replica's view of HASTEN_CHANGES: the tag table, kept up by an ordered reader, and its serving lease.
 
-    It is registered with every barrier (`hasten.replicas`) from before its first answer until `close`. `epoch` names
-    the stream: an answer read in another one, whose sequences mean something else, is not comparable.
+    It is registered with every barrier (`hasten.replicas`) from before its first answer until `close`; `kind` is part
+    of its name there. `epoch` names the stream: an answer read in another one is not comparable. When the stream is
+    gone or replaced, the replica begins anew with another, and nothing read before that is fresh.
     """
 
     def __init__(
-        self, bus: Bus, *, sources: list[str] | None = None, lease_s: float = LEASE_S, max_tags: int = MAX_TAGS
+        self,
+        bus: Bus,
+        *,
+        changes: Changes | None = None,
+        lease_s: float = LEASE_S,
+        max_tags: int = MAX_TAGS,
+        kind: str = "reader",
     ) -> None:
-        self._bus, self._sources, self._max_tags = bus, sources, max_tags
+        self._bus, self._changes, self._max_tags = bus, changes or Changes(), max_tags
+        self._events = ChangeReader(self._changes.rules)
+        self._letters = DeadLetters(bus)
         self._lease_s = min(lease_s, LEASE_S)
-        self._replica = Replica(bus)
+        self.replica = Replica(bus, kind)
         self._on_eviction: list[OnEviction] = []
         self._closed = False
         self._seen = 0
+        self._task: asyncio.Task[None] | None = None
         self.table = TagTable(max_tags)
         self.reader: Reader = Reader(bus, self._apply)
 
     async def start(self) -> None:
         """Makes the stream if need be and returns when its recent part has been read; raises Failed(unavailable)."""
-        await ensure_stream(self._bus, self._sources)
-        await self._replica.start()
+        await ensure_stream(self._bus, self._changes.sources)
+        await self.replica.start()
+        await self._begin()
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    async def _begin(self, former: int = 0) -> None:
+        """Reads a stream whose sequences are all after `former`."""
         state = await stream_state(self._bus)
+        if state.first_seq <= former:
+            raise Failed("unavailable", f"{STREAM} was replaced by a stream that counts from {state.first_seq} again")
         start = max(state.first_seq, state.last_seq - REPLAY + 1, 1)
         self._seen = start - 1
         self.table = TagTable(self._max_tags, floor=start - 1)
@@ -84,18 +159,43 @@ class Freshness:
         self.reader.on_progress(self._progressed)
         await self.reader.start()
 
+    async def _follow(self) -> None:
+        """Begins anew whenever the stream has been lost."""
+        while not self._closed:
+            await asyncio.sleep(POLL_S)
+            if self.reader.lost:
+                await self._renew()
+
+    async def _renew(self) -> None:
+        """Makes the stream if need be and reads it. One that others made and that counts from 1 again is refused:
+        answers that were read from the former one and are stored only now would look new."""
+        former = self._seen
+        log.warning("%s is gone: nothing that was read before is served", STREAM)
+        while not self._closed:
+            await self.reader.close()
+            try:
+                await ensure_stream(self._bus, self._changes.sources)
+                return await self._begin(former)
+            except Failed as failed:
+                log.error("no hits: %s; delete it, and it is made as it has to be", failed.failure.detail)
+            await asyncio.sleep(RETRY_S)
+
     def on_eviction(self, call: OnEviction) -> None:
-        """Calls back with (sequence, eviction) of each change after it is in the table; `call` must not wait."""
+        """Calls back with (entry, eviction) of each change after it is in the table; `call` must not wait."""
         self._on_eviction.append(call)
 
     def _apply(self, entry: Entry) -> None:
         self._skip_to(entry.sequence - 1)
         self._seen = max(self._seen, entry.sequence)
-        for eviction in evicted(entry.subject, entry.headers, entry.data):
+        reading = self._events.read(entry.subject, entry.headers, entry.data)
+        _count(reading.event.shape, _extent(reading)).inc()
+        if reading.event.fault:
+            self._letters.post(entry.sequence, entry.subject, reading.event.fault, len(entry.data))
+        for eviction in reading.evictions:
             for tag in eviction.tags:
                 self.table.change(eviction.tenant, tag, entry.sequence)
             for call in self._on_eviction:
-                call(entry.sequence, eviction)
+                call(entry, eviction)
 
     def _skip_to(self, sequence: int) -> None:
         """Distrusts everything read before changes that were deleted from the stream before they came here."""
@@ -105,7 +205,7 @@ class Freshness:
 
     def _progressed(self) -> None:
         self._skip_to(self.reader.applied)
-        self._replica.announce(self.reader.applied)
+        self.replica.announce(self.reader.applied)
 
     @property
     def applied(self) -> int:
@@ -121,7 +221,7 @@ class Freshness:
     def leased(self) -> bool:
         """Whether this replica knew the whole stream less than a lease ago; if not, it serves nothing from cache."""
         known = time.monotonic() - self.reader.confirmed_at <= self._lease_s
-        return known and self._replica.registered and not self._closed
+        return known and self.replica.registered and not self._closed
 
     def fresh(self, tenant: str, tags: Iterable[str], read_seq: int) -> bool:
         """Whether an answer may be served: the lease holds and none of its tags changed after `read_seq`."""
@@ -130,5 +230,22 @@ class Freshness:
     async def close(self) -> None:
         """Serves nothing any more, stops reading and leaves the registry."""
         self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
         await self.reader.close()
-        await self._replica.close()
+        await self._letters.close()
+        await self.replica.close()
+
+
+_count = cache(_heard.labels)
+"""Finding a counter by its labels costs as much as reading a small event."""
+
+
+def _extent(reading: Reading) -> str:
+    """How much a message evicts, for the count."""
+    if reading.repeated:
+        return "nothing again"
+    if not reading.evictions:
+        return "nothing"
+    return "a table" if reading.event.fault or reading.event.op in WHOLE else "rows"

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
@@ -14,7 +16,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StorageType, S
 from nats.js.errors import APIError, NotFoundError
 
 from hasten.bus import Bus
-from hasten.messages.change import STREAM
+from hasten.messages.change import REPLICAS, STREAM
 from hasten.messages.failure import Failed
 from hasten.telemetry import logger
 
@@ -23,6 +25,10 @@ OWN_SUBJECTS = ("hasten.v1.change.>", "hasten.v1.document.>")
 POLL_S = 0.25
 STALLED_S = 1.0
 MAX_BYTES = 4 * 1024**3
+WINDOW = 64
+"""Messages asked for and not yet here. They are what a request of this process has to wait behind: about 1 ms. A server
+that may push as it likes puts a whole burst in front of it."""
+CLAIMS = 16
 
 
 @contextlib.contextmanager
@@ -41,13 +47,18 @@ async def ensure_stream(bus: Bus, sources: list[str] | None = None, *, max_bytes
     Failed(unavailable) when JetStream cannot have it, with the server's reason.
     """
     wanted = [*OWN_SUBJECTS, *(sources or [])]
-    config = StreamConfig(
-        name=STREAM, subjects=wanted, storage=StorageType.FILE, max_bytes=max_bytes, allow_direct=True
-    )
     with _or_unavailable("made"):
         try:
             info = await bus.js.stream_info(STREAM)
         except NotFoundError:
+            config = StreamConfig(
+                name=STREAM,
+                subjects=wanted,
+                storage=StorageType.FILE,
+                max_bytes=max_bytes,
+                allow_direct=True,
+                first_seq=await _first_sequence(bus),
+            )
             with contextlib.suppress(APIError):
                 await bus.js.add_stream(config)
             info = await bus.js.stream_info(STREAM)
@@ -55,6 +66,16 @@ async def ensure_stream(bus: Bus, sources: list[str] | None = None, *, max_bytes
         if missing := [subject for subject in wanted if subject not in have]:
             info.config.subjects = have + missing
             await bus.js.update_stream(info.config)
+
+
+async def _first_sequence(bus: Bus) -> int:
+    """Where a new stream begins to count: at 1, or where replicas have been served by another one before, at the
+    microseconds of now, which that one has not reached. What was read from it then is known to be too old."""
+    try:
+        await bus.js.stream_info(f"KV_{REPLICAS}")
+    except NotFoundError:
+        return 1
+    return time.time_ns() // 1000
 
 
 class Entry:
@@ -73,7 +94,7 @@ class Reader:
     while the stream has more, or the server has forgotten it. `apply` is called for each message and must not wait.
     `confirmed_at` is the monotonic time up to which everything in the stream is known to have been applied: it is
     taken before the stream is asked for its end, so it holds whatever the network did meanwhile. `created` is when the
-    stream was made: another one in its place is never confirmed, because its sequences start anew.
+    stream was made. When it is gone, or another is in its place, the reader is `lost`: it confirms nothing any more.
     """
 
     def __init__(self, bus: Bus, apply: Callable[[Entry], None], *, start: int = 1) -> None:
@@ -81,14 +102,18 @@ class Reader:
         self.applied = start - 1
         self.confirmed_at = float("-inf")
         self.created: datetime | None = None
+        self.lost = False
         self.resets = 0
         self._next_consumer_seq = 1
+        self._owed = 0
         self._progress_at = 0.0
         self._subscription: Subscription | None = None
-        self._consumer = ""
+        self._inbox = self._consumer = ""
+        self._connections = 0
         self._task: asyncio.Task[None] | None = None
         self._closing = False
         self._end = 0
+        self._claims = deque[tuple[int, float]](maxlen=CLAIMS)
         self._on_progress: list[Callable[[], None]] = []
 
     def on_progress(self, call: Callable[[], None]) -> None:
@@ -102,19 +127,20 @@ class Reader:
         self._task = asyncio.get_running_loop().create_task(self._watch())
         began = time.monotonic()
         while self.confirmed_at < began:
-            if time.monotonic() - began > timeout_s:
+            if self.lost or time.monotonic() - began > timeout_s:
                 raise Failed("unavailable", f"the stream {STREAM} could not be read within {timeout_s:g} s")
             await asyncio.sleep(0.005)
 
     async def _subscribe(self) -> None:
         await self._unsubscribe()
-        self._next_consumer_seq = 1
-        inbox = self._bus.client.new_inbox()
-        self._subscription = await self._bus.subscribe(inbox, self._receive)
+        self._next_consumer_seq, self._owed = 1, 0
+        self._claims.clear()
+        self._connections = self._bus.client.stats["reconnects"]
+        self._inbox = self._bus.client.new_inbox()
+        self._subscription = await self._bus.subscribe(self._inbox, self._receive)
         info = await self._bus.js.add_consumer(
             STREAM,
             ConsumerConfig(
-                deliver_subject=inbox,
                 deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
                 opt_start_seq=self.applied + 1,
                 ack_policy=AckPolicy.NONE,
@@ -126,6 +152,13 @@ class Reader:
         )
         self._consumer = info.name
         self._progress_at = time.monotonic()
+        await self._ask()
+
+    async def _ask(self) -> None:
+        """Lets the server send as much as fits into the window."""
+        more, self._owed = WINDOW - self._owed, WINDOW
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self._consumer}"
+        await self._bus.client.publish(subject, json.dumps({"batch": more}).encode(), self._inbox)
 
     async def _unsubscribe(self) -> None:
         subscription, self._subscription = self._subscription, None
@@ -138,7 +171,10 @@ class Reader:
             self._consumer = ""
 
     async def _receive(self, msg: Msg) -> None:
-        if self._subscription is None or not msg.reply.startswith("$JS.ACK."):
+        if self._subscription is None:
+            return
+        if not msg.reply.startswith("$JS.ACK."):
+            self._progress_at = float("-inf")
             return
         tokens = msg.reply.split(".")
         at = 5 if len(tokens) < 11 else 7
@@ -148,19 +184,28 @@ class Reader:
             return
         self._next_consumer_seq += 1
         self._progress_at = time.monotonic()
+        self._owed -= 1
+        if self._owed <= WINDOW // 2:
+            await self._ask()
         try:
             self._apply(Entry(stream_seq, msg.subject, msg.headers or {}, msg.data))
         except Exception as error:
             log.error("message %d of %s could not be applied: %s", stream_seq, STREAM, type(error).__name__)
-        self.applied = max(self.applied, stream_seq)
+        self._advance(stream_seq)
+
+    def _advance(self, sequence: int) -> None:
+        """Everything up to `sequence` has been applied; so has the end that was seen earlier, if that is not later."""
+        self.applied = max(self.applied, sequence)
+        while self._claims and self._claims[0][0] <= self.applied:
+            self.confirmed_at = max(self.confirmed_at, self._claims.popleft()[1])
         for call in self._on_progress:
             call()
 
     async def _watch(self) -> None:
-        while not self._closing:
+        while not self._closing and not self.lost:
             try:
                 await self.confirm()
-                if self._stalled:
+                if self._stalled and not self.lost:
                     self.resets += 1
                     await self._subscribe()
             except Exception as error:
@@ -169,26 +214,34 @@ class Reader:
 
     @property
     def _stalled(self) -> bool:
-        return self.applied < self._end and time.monotonic() - self._progress_at > STALLED_S
+        """Whether messages have stopped though there are more, or the server may have forgotten what it was asked."""
+        late = self.applied < self._end and time.monotonic() - self._progress_at > STALLED_S
+        return late or self._connections != self._bus.client.stats["reconnects"]
 
     async def confirm(self) -> None:
-        """Asks the stream for its end and moves `confirmed_at` if all of it has been applied.
+        """Asks the stream for its end: as soon as all of it has been applied, `confirmed_at` is the time of the asking.
 
         Messages that were deleted before they came here count as applied: `applied` moves past them.
         """
         asked_at = time.monotonic()
-        info = await self._bus.js.stream_info(STREAM)
+        try:
+            info = await self._bus.js.stream_info(STREAM)
+        except NotFoundError:
+            self._lose()
+            return
         self.created = self.created or info.created
         if info.created != self.created:
-            log.error("%s was replaced by another stream: restart the services that read it", STREAM)
+            self._lose()
             return
         self._end = end = info.state.last_seq
-        if self.applied < end and not await self._more():
-            self.applied = max(self.applied, end)
-        if self.applied >= end:
-            self.confirmed_at = max(self.confirmed_at, asked_at)
-            for call in self._on_progress:
-                call()
+        gone = self.applied < end and not await self._more()
+        self._claims.append((end, asked_at))
+        if gone or self.applied >= end:
+            self._advance(end)
+
+    def _lose(self) -> None:
+        self.lost, self.confirmed_at = True, float("-inf")
+        self._claims.clear()
 
     async def _more(self) -> bool:
         """Whether the stream holds a message that was not applied; its end may be a sequence that was deleted.

@@ -8,12 +8,13 @@ A replica that is silent nevertheless, because it died or was cut off, has lost 
 import asyncio
 import contextlib
 import time
+import zlib
 
 import nats.errors
 from nats.js.api import StorageType
 
 from hasten.bus import Bus
-from hasten.messages.change import APPLIED, Applied
+from hasten.messages.change import APPLIED, REPLICAS, Applied
 from hasten.messages.failure import Failed
 from hasten.telemetry import logger
 from hasten.topics import random_id
@@ -23,24 +24,25 @@ LEASE_S = 1.0
 """The longest that any replica serves without having heard the whole stream."""
 MARGIN_S = 0.1
 """Added to the lease by whoever waits for its end: clocks differ a little in speed."""
-BUCKET = "hasten_replicas"
 TTL_S = 15.0
 REFRESH_S = 4.0
 TRUSTED_S = 10.0
 """How long a registration is relied on: less than the bucket keeps it."""
+SILENT_S = 2.0
+"""After which silence a replica is no longer expected to do its part of the work: it speaks four times a second."""
 PAUSE_S = 0.005
 """The least time between two announcements, so that a flood of changes is not answered with a flood of words."""
 
 
 def _subject(replica: str) -> str:
-    return f"$KV.{BUCKET}.{replica}"
+    return f"$KV.{REPLICAS}.{replica}"
 
 
 class Replica:
     """One holder of a view of the changes: registered for as long as it serves, and saying how far it has applied."""
 
-    def __init__(self, bus: Bus) -> None:
-        self.id = random_id()
+    def __init__(self, bus: Bus, kind: str = "reader") -> None:
+        self.id = f"{kind}-{random_id()}"
         self._bus = bus
         self._registered_at = float("-inf")
         self._sequence = 0
@@ -49,13 +51,16 @@ class Replica:
 
     async def start(self) -> None:
         """Makes the bucket if need be and registers; raises Failed(unavailable)."""
-        try:
-            await self._bus.js.create_key_value(bucket=BUCKET, ttl=TTL_S, storage=StorageType.FILE)
-        except (nats.errors.Error, TimeoutError) as error:
-            raise Failed("unavailable", f"the bucket {BUCKET} cannot be made ({type(error).__name__})") from None
+        await self._make_bucket()
         await self._register()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._refresh()), loop.create_task(self._speak())]
+
+    async def _make_bucket(self) -> None:
+        try:
+            await self._bus.js.create_key_value(bucket=REPLICAS, ttl=TTL_S, storage=StorageType.FILE)
+        except (nats.errors.Error, TimeoutError) as error:
+            raise Failed("unavailable", f"the bucket {REPLICAS} cannot be made ({type(error).__name__})") from None
 
     @property
     def registered(self) -> bool:
@@ -81,6 +86,8 @@ class Replica:
                 wait_s = REFRESH_S
             except Failed:
                 wait_s = REFRESH_S / 8
+                with contextlib.suppress(Failed):
+                    await self._make_bucket()
 
     async def _speak(self) -> None:
         while True:
@@ -99,8 +106,26 @@ class Replica:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._tasks and self._bus.connected:
             with contextlib.suppress(nats.errors.Error, TimeoutError):
-                await self._bus.js.purge_stream(f"KV_{BUCKET}", subject=_subject(self.id))
+                await self._bus.js.purge_stream(f"KV_{REPLICAS}", subject=_subject(self.id))
         self._tasks = []
+
+
+class Peers:
+    """The replicas of one kind that have spoken lately, and whose turn it is among them; times are monotonic."""
+
+    def __init__(self, own: str) -> None:
+        self._own, self._kind = own, own.partition("-")[0]
+        self._heard_s: dict[str, float] = {}
+
+    def heard(self, replica: str, now_s: float) -> None:
+        """Takes in that a replica lives, if it is of this kind."""
+        if replica.startswith(f"{self._kind}-"):
+            self._heard_s[replica] = now_s
+
+    def place(self, work: str, now_s: float) -> int:
+        """The own place in line for some work: 0 comes first. All who hear of the same replicas agree."""
+        live = sorted({self._own, *(name for name, at_s in self._heard_s.items() if now_s - at_s < SILENT_S)})
+        return (live.index(self._own) + zlib.crc32(work.encode())) % len(live) if len(live) > 1 else 0
 
 
 class Barrier:
@@ -138,10 +163,15 @@ class Barrier:
         """Who is registered now; None when it cannot be told."""
         try:
             async with asyncio.timeout(until - time.monotonic()):
-                info = await self._bus.js.stream_info(f"KV_{BUCKET}", subjects_filter=_subject(">"))
+                found = await members(self._bus)
         except (nats.errors.Error, TimeoutError) as error:
             log.warning("the replicas cannot be told (%s): waiting for a whole lease", type(error).__name__)
             return None
-        members = {subject.rpartition(".")[2] for subject in info.state.subjects or {}}
-        self._applied = {replica: at for replica, at in self._applied.items() if replica in members}
-        return members
+        self._applied = {replica: at for replica, at in self._applied.items() if replica in found}
+        return found
+
+
+async def members(bus: Bus) -> set[str]:
+    """Who is registered now; raises nats.errors.Error or TimeoutError."""
+    info = await bus.js.stream_info(f"KV_{REPLICAS}", subjects_filter=_subject(">"))
+    return {subject.rpartition(".")[2] for subject in info.state.subjects or {}}

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from importlib.metadata import version
 from typing import Any
@@ -14,14 +13,14 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from hasten.bus import Bus, is_inbox
-from hasten.call import PING_S, Call, ping
+from hasten.call import Call, ping
 from hasten.codec import decode, decode_request
 from hasten.discovery import Endpoint, answer_discovery
 from hasten.limit import Limit
 from hasten.messages.chat import CANCEL
 from hasten.messages.failure import Failed, Failure
-from hasten.telemetry import counter, gauge, histogram, logger
-from hasten.topics import BadName, Reply, Topic, random_id
+from hasten.telemetry import counter, gauge, histogram, logger, where
+from hasten.topics import PING_S, BadName, Reply, Topic, random_id
 
 __all__ = ["PING_S", "RETRY_AFTER_MS", "Admit", "Call", "Handler", "Service"]
 
@@ -45,6 +44,7 @@ class _Heard:
         self, service: str, topic: Topic, handler: Handler, limit: Limit, admit: Admit | None, subject: str
     ) -> None:
         self.topic, self.handler, self.limit, self.admit, self.subject = topic, handler, limit, admit, subject
+        self.to_the_last = False
         self.in_progress = _active.labels(service, topic.name)
         self.seconds = _seconds.labels(service, topic.name)
         self.done = _requests.labels(service, topic.name, "done")
@@ -70,6 +70,7 @@ class Service:
         self._heard: list[_Heard] = []
         self._listeners: list[tuple[str, Callable[[Msg], Awaitable[None]]]] = []
         self._hearing: list[Subscription] = []
+        self._hearing_last: list[Subscription] = []
         self._listening: list[Subscription] = []
         self._tasks: dict[asyncio.Task[None], Call | None] = {}
         self._calls: dict[tuple[str, str], Call] = {}
@@ -92,6 +93,11 @@ class Service:
         """
         self._heard.append(_Heard(self.name, topic, handler, Limit(limit, waiting), admit, topic.narrowed(**tokens)))
 
+    def hear_to_the_last(self, topic: Topic) -> None:
+        """Hears a topic in a drain until all else that was accepted has been answered."""
+        for heard in self._heard:
+            heard.to_the_last |= heard.topic is topic
+
     def listen(self, topic: Topic, handler: Callable[[Any, dict[str, str]], None], **tokens: str) -> None:
         """Hears an event topic on every replica. The handler gets (body, tokens) and must not wait."""
 
@@ -101,7 +107,7 @@ class Service:
             except (Failed, BadName) as error:
                 log.warning("%s: an event on %s was refused: %s", self.name, topic.name, type(error).__name__)
             except Exception as error:
-                log.error("%s: the listener of %s failed: %s", self.name, topic.name, _where(error))
+                log.error("%s: the listener of %s failed: %s", self.name, topic.name, where(error))
 
         self._listeners.append((topic.narrowed(**tokens), receive))
 
@@ -116,7 +122,7 @@ class Service:
             self.listen(CANCEL, self._on_cancel)
         for heard in self._heard:
             subscription = await self.bus.subscribe(heard.subject, self._receiver(heard), queue=heard.topic.queue or "")
-            self._hearing.append(subscription)
+            (self._hearing_last if heard.to_the_last else self._hearing).append(subscription)
         for subject, receive in self._listeners:
             self._listening.append(await self.bus.subscribe(subject, receive))
         self._listening += await answer_discovery(self)
@@ -181,7 +187,7 @@ class Service:
         heard.seconds.observe(seconds)
 
     def _broken(self, heard: _Heard, error: BaseException) -> Failure:
-        log.error("%s: handling %s failed: %s", self.name, heard.topic.name, _where(error))
+        log.error("%s: handling %s failed: %s", self.name, heard.topic.name, where(error))
         return Failure(code="internal", detail=f"{self.name} failed ({type(error).__name__})")
 
     async def _finish(self, heard: _Heard, msg: Msg, reply: Any) -> Any:
@@ -260,11 +266,13 @@ class Service:
         Events and cancellations are heard until then: what is still worked on may depend on them.
         """
         self.draining = True
-        await _drain(self._hearing)
-        if self._tasks:
-            _, late = await asyncio.wait(set(self._tasks), timeout=timeout_s)
-            if late:
-                log.error("%s: %d requests were not finished in the drain", self.name, len(late))
+        until = time.monotonic() + timeout_s
+        for hearing in (self._hearing, self._hearing_last):
+            await _drain(hearing)
+            if self._tasks:
+                _, late = await asyncio.wait(set(self._tasks), timeout=max(0.0, until - time.monotonic()))
+                if late:
+                    log.error("%s: %d requests were not finished in the drain", self.name, len(late))
         await _drain(self._listening)
 
     async def close(self) -> None:
@@ -293,10 +301,3 @@ def _with_sent(reply: Any, call: Call | None) -> Any:
     if isinstance(reply, Failure) and call is not None and not reply.tokens_sent:
         return msgspec.structs.replace(reply, tokens_sent=call.chunks)
     return reply
-
-
-def _where(error: BaseException) -> str:
-    """The kind of an error and the place that raised it; its text is left out, for it can quote a prompt."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}{place}"

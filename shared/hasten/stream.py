@@ -32,6 +32,11 @@ class Stream:
         self._next_seq = 0
         self._closed = self._sender_ended = False
 
+    @property
+    def sender_ended(self) -> bool:
+        """Whether the sender has said its last word; if not, a Failure at the end is of this stream's own making."""
+        return self._sender_ended
+
     def push(self, event: Any) -> None:
         """Takes the next event from the wire."""
         self._sender_ended |= isinstance(event, Done | Failure)

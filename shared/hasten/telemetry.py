@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -26,6 +27,13 @@ def configure_logging() -> None:
     root.handlers[:] = [handler]
     root.propagate = False
     root.setLevel(os.environ.get("HASTEN_LOG", "warning").upper())
+
+
+def where(error: BaseException) -> str:
+    """The kind of an error and the lines that led to it, for a log; its text is left out, for it can quote a prompt."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = " < ".join(f"{frame.filename}:{frame.lineno}" for frame in reversed(frames))
+    return f"{type(error).__name__} at {places}" if places else type(error).__name__
 
 
 def counter(name: str, text: str, *labels: str) -> Counter:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 PREFIX = "hasten.v1"
+PING_S = 1.0
 _TOKEN = re.compile(r"[a-z0-9_-]{1,64}")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
@@ -47,6 +48,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     answers it (None for events). `kind` is `request` (one reply), `stream` (many, ended by done or failure),
     `event` (to everybody, may be lost) or `stored` (JetStream acknowledges it). `queue` names the queue group of the
     service that hears it; None means that every subscriber does. `decode` replaces the plain decoding of the body.
+    `ping_s` is the longest silence of a stream.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["request", "stream", "event", "stored"] = "request"
     queue: str | None = None
     decode: Callable[[bytes], Any] | None = None
+    ping_s: float = PING_S
     summary: str = ""
 
     @property

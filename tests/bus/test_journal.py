@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 
 from hasten.bus import Bus
 from hasten.freshness import Freshness
-from hasten.journal import Entry, Reader, ensure_stream, stream_state
+from hasten.journal import WINDOW, Entry, Reader, ensure_stream, stream_state
 from hasten.messages.change import CHANGE, STREAM, Change
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import DOCUMENT, Document
@@ -226,6 +226,43 @@ async def test_a_message_on_its_way_is_not_taken_for_a_deleted_one(bus: Bus) -> 
     await reader._receive(late[0])
     await reader.confirm()
     assert (reader.applied, reader.confirmed_at > before) == (1, True)
+    await reader.close()
+
+
+async def test_an_end_that_was_seen_is_confirmed_when_it_is_reached_though_the_stream_has_moved_on(bus: Bus) -> None:
+    """In a burst the reader is never at the very end of the stream, and still known to be less than a lease behind."""
+    await ensure_stream(bus)
+    reader = Reader(bus, lambda entry: None)
+    await reader.start()
+    late = held_up(reader)
+    await change(bus, 1)
+    before = time.monotonic()
+    await reader.confirm()
+    await change(bus, 2)
+    await until(lambda: len(late) == 2)
+    assert reader.confirmed_at < before
+    after = time.monotonic()
+    await reader._receive(late[0])
+    assert before <= reader.confirmed_at < after
+    await reader.close()
+
+
+async def test_a_backlog_is_asked_for_in_parts(bus: Bus) -> None:
+    """What the server may send at once is what a request of this process has to wait behind."""
+    await ensure_stream(bus)
+    reader = Reader(bus, lambda entry: None)
+    await reader.start()
+    late = held_up(reader)
+    for key in range(2 * WINDOW):
+        await change(bus, key)
+    await until(lambda: len(late) >= WINDOW)
+    await bus.flush()
+    assert len(late) == WINDOW
+    assert reader._subscription is not None
+    reader._subscription._cb = reader._receive
+    for msg in late:
+        await reader._receive(msg)
+    await until(lambda: reader.applied == 2 * WINDOW)
     await reader.close()
 
 

@@ -14,9 +14,10 @@ from hasten.cache.domain import (
     Entry,
     entry_id,
     entry_of,
+    hit,
+    least_similarity,
     lifetime_s,
     named_tags,
-    normal,
     pair_marks,
     payload_of,
     read_payload,
@@ -31,6 +32,7 @@ from hasten.cache.settings import Settings
 from hasten.cache.shelf import stale_where
 from hasten.cache.vector import unit_vector
 from hasten.changes import expanded, reaching
+from hasten.fingerprint import question_hash
 from hasten.messages.cache import Answer, CacheLookup, CachePut, Invalidate
 
 NOW = 1_700_000_000_000.0
@@ -91,12 +93,26 @@ def test_an_entry_wears_out_by_its_own_life_or_the_callers_patience(age_s: float
         assert worn(made, NOW + age_s * 1000, max_age_s) == (age_s > patience_s)
 
 
-@given(st.none() | st.floats(-1, 3))
-def test_a_caller_never_loosens_the_threshold(distance: float | None) -> None:
-    threshold = threshold_of(CacheLookup(key="k", max_distance=distance), SETTINGS)
-    assert SETTINGS.threshold <= threshold <= 1.0
-    if distance == 0:
-        assert threshold == 1.0
+@pytest.mark.parametrize(
+    ("tenant", "collections", "threshold"),
+    [
+        ("acme", [], 0.95),
+        ("acme", ["news"], 0.95),
+        ("acme", ["faq"], 0.93),
+        ("acme", ["faq", "health"], 0.995),
+        ("bank", [], 1.0),
+        ("bank", ["faq"], 1.0),
+    ],
+)
+def test_the_strictest_threshold_counts(tenant: str, collections: list[str], threshold: float) -> None:
+    named = {"faq": 0.93, "health": 0.995, "tenant:bank": 1.0}
+    settings = Settings(threshold=0.95, thresholds=named)
+    assert threshold_of(CacheLookup(key="k", collections=collections), tenant, settings) == threshold
+
+
+@pytest.mark.parametrize(("distance", "similarity"), [(None, -1.0), (0.0, 1.0), (-1.0, 1.0), (0.1, 0.9), (2.0, -1.0)])
+def test_a_caller_may_ask_for_a_similarity(distance: float | None, similarity: float) -> None:
+    assert least_similarity(CacheLookup(key="k", max_distance=distance)) == similarity
 
 
 def test_what_an_invalidation_names() -> None:
@@ -105,11 +121,16 @@ def test_what_an_invalidation_names() -> None:
 
 
 def test_a_rejected_pair_is_known_from_both_sides_and_whatever_its_spacing() -> None:
-    marks = pair_marks("acme", "id-1", "How high is it?", "how tall is it")
-    assert set(marks) & set(pair_marks("acme", "id-2", "how tall  is it?", "HOW HIGH IS IT"))
-    assert not set(marks) & set(pair_marks("other", "id-1", "How high is it?", "how tall is it"))
-    assert not set(marks) & set(pair_marks("acme", "id-2", "How high is it?", "how wide is it"))
-    assert normal(" A  b?! ") == "a b"
+    def marks(tenant: str, id_: str, stored: str | None, asked: str) -> set[str]:
+        return set(pair_marks(tenant, id_, None if stored is None else question_hash(stored), question_hash(asked)))
+
+    rejected = marks("acme", "id-1", "How high is it?", "how tall is it")
+    assert rejected & marks("acme", "id-2", "how tall  is it?", "HOW HIGH IS IT")
+    assert not rejected & marks("other", "id-1", "How high is it?", "how tall is it")
+    assert not rejected & marks("acme", "id-2", "How high is it?", "how wide is it")
+    assert rejected & marks("acme", "id-1", None, "How tall is it?")
+    assert not rejected & marks("acme", "id-2", None, "How tall is it?")
+    assert question_hash(" A  b?! ") == question_hash("a b") != question_hash("a c")
 
 
 @given(
@@ -207,3 +228,12 @@ def test_the_canary_does_not_mind_questions_about_one_thing() -> None:
 )
 def test_what_is_not_looked_up_by_meaning(text: str, reason: str | None) -> None:
     assert unsuited(text, Reading(text), SETTINGS) == reason
+
+
+def test_an_expired_entry_lasts_as_long_as_the_operator_allows_and_says_so() -> None:
+    made = entry()
+    end = made.expires_ms
+    assert not worn(made, end + 4_000, None, stale_s=5)
+    assert worn(made, end + 5_000, None, stale_s=5)
+    assert worn(made, end + 4_000, SETTINGS.ttl_s, stale_s=5), "the caller's patience is not the operator's to stretch"
+    assert (hit(made, "exact", end - 1).stale, hit(made, "exact", end).stale) == (False, True)

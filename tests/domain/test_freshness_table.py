@@ -35,6 +35,32 @@ def test_what_was_forgotten_is_not_fresh() -> None:
     assert table.fresh("t", ["untouched"], 1)
 
 
+def test_a_flood_of_one_table_costs_the_answers_of_others_nothing() -> None:
+    table = TagTable(limit=1000)
+    table.change("a", "stock:1", 1)
+    for sequence in range(2, 5000):
+        table.change(EVERYBODY, f"prices:{sequence}", sequence)
+    assert table.floor == 0
+    assert table.fresh("a", ["stock:2"], 1)
+    assert not table.fresh("a", ["stock:1"], 0)
+    assert not table.fresh("a", ["prices:2"], 1), "forgotten, and with it all that was read of the table before"
+    assert not table.fresh("a", ["prices:x"], 1)
+    assert not table.fresh("a", ["prices:4998"], 4990)
+    assert table.fresh("a", ["prices:4997"], 4997)
+
+
+def test_many_small_tables_are_forgotten_many_at_a_time() -> None:
+    """Looking for the largest costs as much as there are tables: once for every change would stop the reader."""
+    table = TagTable(limit=1000)
+    floors = set()
+    for sequence in range(1, 3001):
+        table.change("a", f"tag{sequence}", sequence)
+        floors.add(table.floor)
+    assert floors == {0, 500, 1000, 1500, 2000}
+    assert not table.fresh("a", ["untouched"], 1999)
+    assert table.fresh("a", ["untouched"], 2000)
+
+
 CHANGES = st.lists(
     st.tuples(st.sampled_from(["a", "b", EVERYBODY]), st.sampled_from(["p:1", "p:2", "p", "q", "p:*", ALL])),
     max_size=40,

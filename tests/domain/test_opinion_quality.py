@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import word_overlap
-from loadtest.opinion_pairs import Pair, banking77, clinc150, fow_cache, halves, medical_question_pairs, mined
-from loadtest.opinion_quality import auc, curve, measured
 
 from hasten.cache.opinions.model import ALIKE, FAR
+from loadtest.opinion_pairs import Pair, banking77, clinc150, fow_cache, halves, medical_question_pairs, mined
+from loadtest.opinion_quality import auc, curve, measured
 
 ALL = np.ones(6, dtype=bool)
 SAME = np.array([True, True, False, True, False, False])

@@ -22,6 +22,7 @@ from hasten.messages.generate import GENERATE, Generate
 from hasten.messages.retrieve import RETRIEVE, Passage, Retrieve, Retrieved
 from hasten.messages.route import ROUTE, Route, Routed
 from hasten.service import Call, Service
+from hasten.topics import Topic
 
 ANSWER = "The tide rises twice a day."
 PASSAGE = Passage(id="sea/tides#0", collection="sea", document="tides", text=ANSWER, tags=["document:sea/tides"])
@@ -31,10 +32,11 @@ class Scripted:
     """All stages but the orchestrator, as services on a bus; `log` holds (stage, "began" | "ended") in order.
 
     `delays` maps a stage to seconds. The cache refuses answers that ended for a reason in `refused`. `workers` names
-    the generators; `broken[worker]` is called with the call before the worker's n-th chunk and may raise or wait.
+    the generators; `real` are topics that services of the test's own answer; `broken[worker]` is called with the call
+    before the worker's n-th chunk and may raise or wait.
     """
 
-    def __init__(self, bus: Bus, *, workers: tuple[str, ...] = ("w1", "w2")) -> None:
+    def __init__(self, bus: Bus, *, workers: tuple[str, ...] = ("w1", "w2"), real: tuple[Topic, ...] = ()) -> None:
         self.bus, self.workers = bus, workers
         self.log: list[tuple[str, str]] = []
         self.delays: dict[str, float] = {}
@@ -52,6 +54,7 @@ class Scripted:
         self.read_seq = 0
         self.answer = ANSWER
         self.finish_reason = "stop"
+        self.continues = True
         self.chunk_delay_s = 0.0
         self.broken: dict[str, Any] = {}
         self.service = Service(bus, "scripted", "Scripted peers")
@@ -63,8 +66,9 @@ class Scripted:
             (ROUTE, self._route),
             (COMPRESS, self._compress),
         ):
-            self.service.answer(topic, handler, limit=500)
-        self.worker_services = {name: self._worker(name) for name in workers}
+            if topic not in real:
+                self.service.answer(topic, handler, limit=500)
+        self.worker_services = {name: self._worker(name) for name in workers if GENERATE not in real}
 
     def _worker(self, name: str) -> Service:
         service = Service(self.bus, f"worker-{name}", "A scripted worker")
@@ -123,7 +127,9 @@ class Scripted:
         self.routes.append(request)
         worker = next(name for name in self.workers if name not in request.exclude)
         window = self.windows.get(worker, 4096)
-        return Routed(model="m", slug="m", worker=worker, reason="scripted", continues=True, context_window=window)
+        return Routed(
+            model="m", slug="m", worker=worker, reason="scripted", continues=self.continues, context_window=window
+        )
 
     async def _compress(self, request: Compress, _: Call) -> Compressed:
         await self._stage("compress")

@@ -4,48 +4,20 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
-from typing import Self
 
+import pytest
 import pytest_asyncio
 from nats.aio.msg import Msg
+from nats.js.errors import NotFoundError
 
 from hasten.bus import Bus
 from hasten.codec import decode
-from hasten.freshness import Freshness
-from hasten.messages.change import APPLIED, CHANGE, STREAM, TENANT_CHANGE, Change
+from hasten.freshness import RETRY_S, Freshness
+from hasten.journal import ensure_stream
+from hasten.messages.change import APPLIED, CHANGE, REPLICAS, STREAM, TENANT_CHANGE, Change
 from hasten.nats_server import NatsServer
-from hasten.replicas import BUCKET, LEASE_S, Barrier
-
-
-class Cable:
-    """A TCP relay to the server that stops carrying bytes, without closing anything, while `cut` is clear."""
-
-    def __init__(self, port: int) -> None:
-        self._port, self._tasks = port, set[asyncio.Task[None]]()
-        self.url, self.cut = "", asyncio.Event()
-        self.cut.set()
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        self.url = f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self._port)
-        for source, target in ((reader, back), (there, writer)):
-            self._tasks.add(asyncio.get_running_loop().create_task(self._carry(source, target)))
-
-    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        while data := await source.read(65536):
-            await self.cut.wait()
-            target.write(data)
-        target.close()
-
-    async def __aexit__(self, *exc: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._server.close()
+from hasten.replicas import LEASE_S, Barrier, Peers, members
+from loadtest.staleness.cable import Cable
 
 
 @pytest_asyncio.fixture
@@ -78,16 +50,11 @@ async def change(bus: Bus, tag: str) -> tuple[int, float]:
     return sequence, time.monotonic()
 
 
-async def members(bus: Bus) -> int:
-    info = await bus.js.stream_info(f"KV_{BUCKET}", subjects_filter=f"$KV.{BUCKET}.>")
-    return len(info.state.subjects or {})
-
-
 async def test_after_the_barrier_every_replica_heeds_the_change(
     nats_server: NatsServer, bus: Bus, barrier: Barrier
 ) -> None:
     async with holder(nats_server) as one, holder(nats_server) as two:
-        assert await members(bus) == 2
+        assert len(await members(bus)) == 2
         for round_ in range(20):
             sequence, stored_at = await change(bus, f"prices:{round_}")
             await barrier.passed(sequence, stored_at)
@@ -95,7 +62,7 @@ async def test_after_the_barrier_every_replica_heeds_the_change(
             for replica in (one, two):
                 assert not replica.table.fresh("acme", [f"prices:{round_}"], sequence - 1)
                 assert replica.leased
-    assert await members(bus) == 0, "whoever has closed is not waited for"
+    assert await members(bus) == set(), "whoever has closed is not waited for"
 
 
 async def test_a_replica_behind_a_cut_cable_is_waited_for_until_its_lease_has_run_out(
@@ -150,12 +117,75 @@ async def test_changes_that_were_purged_before_they_were_read_make_older_answers
         assert replica.table.fresh("acme", ["prices:1"], 3)
 
 
-async def test_a_stream_that_takes_the_place_of_another_is_not_trusted(nats_server: NatsServer, bus: Bus) -> None:
-    async with holder(nats_server) as replica:
-        epoch = replica.epoch
+async def again(replica: Freshness) -> None:
+    async with asyncio.timeout(20):
+        while not replica.leased:
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("remade", [True, False])
+async def test_replicas_begin_anew_with_a_stream_that_takes_the_place_of_another(
+    nats_server: NatsServer, bus: Bus, barrier: Barrier, remade: bool
+) -> None:
+    """Whoever makes it: a replica that misses it, or one that has just started."""
+    async with holder(nats_server) as one, holder(nats_server) as two:
+        old, _ = await change(bus, "prices:7")
+        epoch, read_seq = one.epoch, one.applied
         await bus.js.delete_stream(STREAM)
-        async with holder(nats_server) as later:
-            assert later.epoch != epoch
-            await asyncio.sleep(LEASE_S + 0.3)
-            assert later.leased
-            assert not replica.leased
+        if remade:
+            await ensure_stream(bus)
+        await asyncio.sleep(LEASE_S)
+        for replica in (one, two):
+            await again(replica)
+            assert replica.epoch not in (epoch, "")
+            assert not replica.fresh("acme", ["other:1"], read_seq), "read from a stream that is gone"
+            assert not replica.fresh("acme", ["other:1"], old + 1000)
+            assert replica.fresh("acme", ["other:1"], replica.applied)
+        assert one.epoch == two.epoch
+        read_seq = one.applied
+        new, stored_at = await change(bus, "prices:7")
+        assert new > old
+        await barrier.passed(new, stored_at)
+        for replica in (one, two):
+            assert not replica.table.fresh("acme", ["prices:7"], read_seq)
+            assert replica.fresh("acme", ["prices:8"], read_seq)
+
+
+async def test_a_stream_that_counts_from_the_beginning_again_is_refused_until_it_is_deleted(
+    nats_server: NatsServer, bus: Bus
+) -> None:
+    async with holder(nats_server) as replica:
+        await change(bus, "prices:7")
+        await bus.js.delete_stream(STREAM)
+        await bus.js.add_stream(name=STREAM, subjects=["hasten.v1.change.>", "hasten.v1.document.>"])
+        await change(bus, "prices:8")
+        await asyncio.sleep(LEASE_S + RETRY_S)
+        assert not replica.leased
+        await bus.js.delete_stream(STREAM)
+        await again(replica)
+        assert replica.fresh("acme", ["prices:7"], replica.applied)
+
+
+async def test_a_replica_registers_again_when_the_bucket_is_gone(nats_server: NatsServer, bus: Bus) -> None:
+    async with holder(nats_server) as replica:
+        await bus.js.delete_key_value(REPLICAS)
+        async with asyncio.timeout(20):
+            while True:
+                with contextlib.suppress(NotFoundError):
+                    if len(await members(bus)) == 1:
+                        break
+                await asyncio.sleep(0.1)
+        assert replica.leased
+
+
+def test_replicas_of_a_kind_agree_on_whose_turn_it_is() -> None:
+    names = ["cache-a", "cache-b", "cache-c"]
+    peers = [Peers(name) for name in names]
+    for one in peers:
+        for name in [*names, "reader-x"]:
+            one.heard(name, 10.0)
+    for work in ("prices", "orders", "stock", "users"):
+        assert sorted(one.place(work, 11.0) for one in peers) == [0, 1, 2]
+    peers[0].heard("cache-b", 13.0)
+    assert sorted(one.place("prices", 14.0) for one in peers[:1]) in ([0], [1])
+    assert Peers("cache-a").place("prices", 0.0) == 0, "alone it is always its turn"

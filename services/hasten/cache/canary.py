@@ -28,6 +28,10 @@ class Canary:
         """Whether the last unrelated pairs all looked alike."""
         return len(self._verdicts) == _ENOUGH and not any(self._verdicts)
 
+    def condemn(self) -> None:
+        """Takes the embedder for dead until it tells some pair of questions apart."""
+        self._verdicts.extend([False] * _ENOUGH)
+
     def look(self, words: frozenset[str], vector: Vector) -> None:
         """Takes in a question by its meaningful words and its unit vector."""
         for others, other in self._seen:

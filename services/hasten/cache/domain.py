@@ -2,7 +2,6 @@
 
 import hashlib
 import uuid
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -44,6 +43,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: float
     expires_ms: float
     user: str = ""
+    parts: dict[str, str] = {}
 
     @property
     def size(self) -> int:
@@ -55,6 +55,14 @@ def entry_id(tenant: str, key: str) -> str:
     """The UUID of the entry of this tenant and key."""
     digest = hashlib.sha256(msgspec.json.encode([tenant, key])).digest()
     return str(uuid.UUID(bytes=digest[:16], version=5))
+
+
+def is_entry_id(text: str) -> bool:
+    """Whether this can be the id of an entry: a UUID in its usual form."""
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def compartment(tenant: str, partition: str, era: str) -> str:
@@ -93,12 +101,13 @@ def entry_of(put: CachePut, tenant: str, era: str, applied: int, now_ms: float, 
         created_ms=now_ms,
         expires_ms=now_ms + lifetime_s(put.ttl_s, settings) * 1000,
         user=put.user or "",
+        parts=put.parts,
     )
 
 
 def payload_of(entry: Entry) -> dict[str, Any]:
     """The entry as a point's payload. `marks` are the tags that a change finds it by, `used_ms` its last use."""
-    fields = ("key", "partition", "era", "text", "tags", "read_seq", "user")
+    fields = ("key", "partition", "era", "text", "tags", "read_seq", "user", "parts")
     return {
         **{name: getattr(entry, name) for name in fields},
         "tenant": compartment(entry.tenant, entry.partition, entry.era),
@@ -120,20 +129,26 @@ def read_payload(id_: str, payload: dict[str, Any]) -> Entry | None:
         return None
 
 
-def worn(entry: Entry, now_ms: float, max_age_s: float | None) -> bool:
-    """Whether the entry has expired, or is older than the caller takes."""
+def worn(entry: Entry, now_ms: float, max_age_s: float | None, stale_s: float = 0.0) -> bool:
+    """Whether the entry has expired more than `stale_s` ago, or is older than the caller takes."""
     too_old = max_age_s is not None and now_ms - entry.created_ms >= max_age_s * 1000
-    return too_old or now_ms >= entry.expires_ms
+    return too_old or now_ms >= entry.expires_ms + stale_s * 1000
 
 
-def threshold_of(lookup: CacheLookup, settings: Settings) -> float:
-    """The least similarity for this lookup: the caller's distance only ever tightens the operator's."""
-    if lookup.max_distance is None:
-        return settings.threshold
-    return max(settings.threshold, 1.0 - max(0.0, lookup.max_distance))
+def threshold_of(lookup: CacheLookup, tenant: str, settings: Settings) -> float:
+    """The least confidence for this lookup: the strictest of those for its tenant and its collections, if they have
+    one of their own. 1 is never reached: then there are no hits by meaning."""
+    named = [settings.thresholds.get(name) for name in (f"tenant:{tenant}", *lookup.collections)]
+    own = [threshold for threshold in named if threshold is not None]
+    return max(own, default=settings.threshold)
 
 
-def hit(entry: Entry, kind: Any, now_ms: float, similarity: float = 1.0) -> CacheHit:
+def least_similarity(lookup: CacheLookup) -> float:
+    """The least cosine similarity that the caller takes."""
+    return -1.0 if lookup.max_distance is None else 1.0 - max(0.0, lookup.max_distance)
+
+
+def hit(entry: Entry, kind: Any, now_ms: float, similarity: float = 1.0, confidence: float | None = None) -> CacheHit:
     """The reply that serves an entry."""
     return CacheHit(
         kind=kind,
@@ -142,8 +157,10 @@ def hit(entry: Entry, kind: Any, now_ms: float, similarity: float = 1.0) -> Cach
         age_s=round(max(0.0, now_ms - entry.created_ms) / 1000, 3),
         lives_s=round(max(0.0, entry.expires_ms - now_ms) / 1000, 3),
         similarity=min(1.0, similarity),
+        confidence=confidence,
         tags=entry.tags,
         read_seq=entry.read_seq,
+        stale=now_ms >= entry.expires_ms,
     )
 
 
@@ -155,13 +172,13 @@ def named_tags(body: Invalidate) -> list[str]:
     return list(dict.fromkeys([*body.tags, *documents, *entries, *models]))
 
 
-def normal(text: str) -> str:
-    """A text without differences of case, spacing and closing punctuation."""
-    return " ".join(text.casefold().split()).rstrip(" .!?…")
+def pair_marks(tenant: str, id_: str, stored: str | None, asked: str) -> list[str]:
+    """Under which hashes a rejected pair is remembered: the entry with the question, and both questions either way.
 
-
-def pair_marks(tenant: str, id_: str, stored: str, asked: str) -> list[str]:
-    """Under which hashes a rejected pair is remembered: the entry with the question, and both questions either way."""
-    sides = sorted({normal(stored), normal(asked)})
-    parts: Iterable[list[str]] = (["entry", tenant, id_, normal(asked)], ["texts", tenant, *sides])
+    `stored` and `asked` are hashes of the questions (`hasten.fingerprint.question_hash`); without `stored`, because
+    the entry is gone, only the first can be made.
+    """
+    parts: list[list[str]] = [["entry", tenant, id_, asked]]
+    if stored is not None:
+        parts.append(["texts", tenant, *sorted({stored, asked})])
     return [hashlib.sha256(msgspec.json.encode(part)).hexdigest()[:40] for part in parts]

@@ -14,6 +14,7 @@ _widths = counter("cache_wrong_vectors_total", "Vectors of another width than th
 _entries = gauge("cache_entries", "Entries in the store")
 _hot = gauge("cache_hot_entries", "Entries in memory")
 _alarm = gauge("cache_embedder_dead", "1 while unrelated questions look alike and hits by meaning are off")
+_jumped = gauge("cache_hit_rate_alarm", "1 while the hit rate by meaning is far above what it used to be")
 _barrier = histogram("cache_barrier_seconds", "How long invalidations waited for all replicas")
 
 
@@ -27,6 +28,7 @@ class Figures:
         self.puts: Counter[str] = Counter()
         self.removed: Counter[str] = Counter()
         self.invalidations = 0
+        self.hit_rate_alarm = False
         self.entries = 0
         self._ages_s = 0.0
 
@@ -42,6 +44,11 @@ class Figures:
         self.lookups[asked] += 1
         self.misses[reason] += 1
         _lookups.labels(asked, reason).inc()
+
+    def rate_alarm(self, on: bool) -> None:
+        """Whether the hit rate by meaning has jumped."""
+        self.hit_rate_alarm = on
+        _jumped.set(on)
 
     def put(self, outcome: str) -> None:
         """A put that was `stored`, or the reason why not."""
@@ -88,6 +95,7 @@ class Figures:
             "misses": dict(self.misses),
             "hit_rate": round(hits / lookups, 4) if lookups else 0.0,
             "mean_hit_age_s": round(self._ages_s / hits, 1) if hits else 0.0,
+            "hit_rate_alarm": self.hit_rate_alarm,
             "puts": dict(self.puts),
             "evictions": self.removed["evicted"],
             "expired": self.removed["expired"],

@@ -5,9 +5,10 @@ import math
 
 import msgspec
 
-from hasten.cache.domain import Entry, normal
+from hasten.cache.domain import Entry
 from hasten.cache.guards import Reading, language, names, numbers, order, polarity
 from hasten.cache.settings import Settings
+from hasten.fingerprint import question_hash
 from hasten.messages.cache import CacheLookup
 
 
@@ -40,5 +41,5 @@ def mark(entry: Entry, asked: str, settings: Settings) -> str:
     questions have in common may depend on all of them.
     """
     judge = [settings.opinion, str(settings.opinion_threshold)]
-    sides = sorted({normal(entry.text), normal(asked)})
+    sides = sorted({question_hash(entry.text), question_hash(asked)})
     return hashlib.sha256(msgspec.json.encode([*judge, entry.tenant, entry.partition, *sides])).hexdigest()[:40]

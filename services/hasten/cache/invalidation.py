@@ -11,10 +11,12 @@ from hasten.cache.rejections import Rejections
 from hasten.cache.settings import Settings
 from hasten.cache.shelf import Shelf, stale_where
 from hasten.cache.sweeper import Publish
-from hasten.changes import ALL, reaching
+from hasten.cache.trial import read_for
+from hasten.changes import ALL, Rules, reaching
 from hasten.deadline import now_ms
-from hasten.messages.cache import EntrySummary, Invalidate, Invalidation
-from hasten.messages.change import TENANT_CHANGE, Change
+from hasten.fingerprint import question_hash
+from hasten.messages.cache import EntrySummary, Invalidate, Invalidation, SampleEvent
+from hasten.messages.change import SWEPT, TENANT_CHANGE, Change
 from hasten.messages.failure import Failed
 from hasten.replicas import Barrier
 from hasten.telemetry import logger
@@ -34,6 +36,7 @@ class Invalidator:
         self,
         settings: Settings,
         bus: Bus,
+        rules: Rules,
         shelf: Shelf,
         barrier: Barrier,
         rejections: Rejections,
@@ -41,18 +44,23 @@ class Invalidator:
         publish: Publish,
     ) -> None:
         self._settings, self._bus, self._shelf, self._publish = settings, bus, shelf, publish
+        self._rules = rules
         self._barrier, self._rejections, self._figures = barrier, rejections, figures
         self._removals: set[asyncio.Task[None]] = set()
 
-    async def invalidate(self, body: Invalidate, tenant: str) -> Invalidation:
-        """Returns when no replica serves what was named; raises Failed(bad_request | unavailable)."""
+    async def invalidate(self, body: Invalidate, tenant: str, rejected: str | None = None) -> Invalidation:
+        """Returns when no replica serves what was named; raises Failed(bad_request | unavailable). `rejected` is the
+        hash of the question that the entries must not answer again."""
+        if body.event is not None:
+            return await self._tried(body, body.event, tenant)
         tags = self._tags(body)
         if body.dry_run:
             entries, listed = await self._matching(tenant, None if body.everything else tags)
             return Invalidation(entries=entries, listed=listed)
-        rejected = await self._rejected(body, tenant)
+        marks = await self._marks(body, tenant, rejected)
         named, reason = [ALL] if body.everything else tags, body.reason or "invalidate"
-        sequence = await self._bus.store(TENANT_CHANGE, Change(tags=[*named, *rejected], reason=reason), tenant=tenant)
+        change = Change(tags=[*named, *marks], reason=reason)
+        sequence = await self._bus.store(TENANT_CHANGE, change, tenant=tenant, headers={SWEPT: "1"})
         stored_at, gone = time.monotonic(), Counter[str]()
         removing = asyncio.get_running_loop().create_task(self._remove(tenant, named, sequence, reason, gone))
         self._removals.add(removing)
@@ -71,9 +79,18 @@ class Invalidator:
             raise Failed("bad_request", "name tags, documents, entries or models, or say everything")
         if len(tags) > self._settings.max_tags:
             raise Failed("bad_request", f"{len(tags)} things are named, at most {self._settings.max_tags} may be")
-        if body.reject is not None and not body.entries:
-            raise Failed("bad_request", "reject needs the entries that were hit wrongly", param="entries")
         return tags
+
+    async def _tried(self, body: Invalidate, event: SampleEvent, tenant: str) -> Invalidation:
+        """What a change event would remove of this tenant's, if it came now."""
+        if not body.dry_run:
+            raise Failed("bad_request", "an event is only tried in a dry run; publish it to apply it", param="event")
+        if named_tags(body) or body.everything or body.reject is not None:
+            raise Failed("bad_request", "name either an event or what to remove", param="event")
+        reading = read_for(tenant, event, self._rules)
+        tags = [one.tag for one in reading.tags]
+        entries, listed = await self._matching(tenant, tags) if tags else (0, [])
+        return Invalidation(entries=entries, listed=listed, event=reading)
 
     async def _matching(self, tenant: str, tags: list[str] | None) -> tuple[int, list[EntrySummary]]:
         try:
@@ -85,14 +102,14 @@ class Invalidator:
         named = None if tags is None or ALL in tags else reaching(tags)
         return stale_where(tenant, named, sequence)
 
-    async def _rejected(self, body: Invalidate, tenant: str) -> list[str]:
-        if body.reject is None:
+    async def _marks(self, body: Invalidate, tenant: str, rejected: str | None) -> list[str]:
+        if rejected is None:
             return []
         try:
-            texts = {entry.id: entry.text for entry in await self._shelf.find(tenant, body.entries)}
+            stored = {entry.id: question_hash(entry.text) for entry in await self._shelf.find(tenant, body.entries)}
         except StoreError as error:
             raise Failed("unavailable", str(error), retry_after_ms=1000) from None
-        marks = [mark for id_ in body.entries for mark in pair_marks(tenant, id_, texts.get(id_, ""), body.reject)]
+        marks = [mark for id_ in body.entries for mark in pair_marks(tenant, id_, stored.get(id_), rejected)]
         return await self._rejections.remember(marks)
 
     async def _remove(self, tenant: str, tags: list[str], sequence: int, reason: str, gone: Counter[str]) -> None:

@@ -13,6 +13,8 @@ from hasten.buckets import key_names
 from hasten.bus import Bus
 from hasten.cache.domain import Entry, pair_marks
 from hasten.changes import Eviction
+from hasten.fingerprint import question_hash
+from hasten.journal import Entry as Change
 from hasten.messages.failure import Failed
 
 BUCKET = "hasten_rejected"
@@ -35,7 +37,7 @@ class Rejections:
         except (nats.errors.Error, TimeoutError) as error:
             raise Failed("unavailable", f"the bucket {BUCKET} cannot be read ({type(error).__name__})") from None
 
-    def hear(self, _: int, eviction: Eviction) -> None:
+    def hear(self, _: Change, eviction: Eviction) -> None:
         """Takes in the rejections among the tags of a change."""
         self._known.update(tag.removeprefix(_TAG) for tag in eviction.tags if tag.startswith(_TAG))
 
@@ -43,7 +45,8 @@ class Rejections:
         """Whether this entry must not answer this question."""
         if not self._known:
             return False
-        return not self._known.isdisjoint(pair_marks(entry.tenant, entry.id, entry.text, asked))
+        stored, given = question_hash(entry.text), question_hash(asked)
+        return not self._known.isdisjoint(pair_marks(entry.tenant, entry.id, stored, given))
 
     async def remember(self, marks: Iterable[str]) -> list[str]:
         """Stores the marks of a pair for good and returns the tags that tell every replica; raises Failed."""

@@ -6,74 +6,102 @@ deleting it only frees its place.
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import groupby
 
 from hasten.cache.domain import Entry
 from hasten.cache.figures import Figures
+from hasten.cache.pending import Pending
 from hasten.cache.settings import Settings
 from hasten.cache.shelf import TAGS, Shelf, stale_where
 from hasten.changes import ALL, EVERYBODY, Eviction
 from hasten.deadline import now_ms
+from hasten.journal import Entry as Change
+from hasten.messages.change import SWEPT
+from hasten.replicas import Peers
 from hasten.telemetry import logger
 from hasten.vectors.store import StoreError
 
 log = logger("cache")
-MOST_PENDING = 100_000
-"""Tags waiting to be swept; of more than that only the newest are, and the rest waits for its expiry."""
-Pending = dict[tuple[str, str], int]
+TICK_S = 0.005
+"""How long changes are collected before they are swept: those of one transaction come together."""
+REST = 20
+"""A sweep of more than `EXACT` changes is followed by a rest of this many times its own length, so that a burst leaves
+the store to the lookups; never more than `sweep_s`. After a smaller one it is once its length."""
+BACKUP_S = 0.5
+"""How much later each further replica sweeps a table: it finds nothing, unless the ones before it are gone."""
+EXACT = 8
+"""Changes in one sweep up to which each is deleted by its own sequence."""
+FORMS = 4
+"""Tags of a change of one row: with and without its schema, and what reaches answers about the whole table."""
 Publish = Callable[[str, list[str], int, str, int], Awaitable[None]]
 """Says for a tenant which tags removed how many entries, why, and at which sequence."""
 
 
 class Sweeper:
-    """Collects the tags of changes and deletes their entries in batches, one or two `sweep_s` later."""
+    """Collects the tags of changes and deletes their entries: a few at once, those of a burst together."""
 
     def __init__(
-        self, settings: Settings, shelf: Shelf, figures: Figures, wanted: Callable[[Entry], bool], publish: Publish
+        self,
+        settings: Settings,
+        shelf: Shelf,
+        figures: Figures,
+        wanted: Callable[[Entry], bool],
+        publish: Publish,
+        peers: Peers,
     ) -> None:
         self._settings, self._shelf, self._figures = settings, shelf, figures
-        self._wanted, self._publish = wanted, publish
-        self._newer: Pending = {}
-        self._older: Pending = {}
-        self._task: asyncio.Task[None] | None = None
+        self._wanted, self._publish, self._peers = wanted, publish, peers
+        self._pending = Pending()
+        self._news = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begins to sweep."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._sweep_always()), loop.create_task(self._tidy_always())]
 
-    def hear(self, sequence: int, eviction: Eviction) -> None:
-        """Notes the tags of a change."""
+    def hear(self, change: Change, eviction: Eviction) -> None:
+        """Notes the tags of a change. Who carries out an invalidation deletes its entries itself and tells their
+        number, so that it is left to it for a while."""
+        now_s = time.monotonic()
+        wait_s = self._settings.sweep_s if SWEPT in change.headers else TICK_S
+        at_s = now_s + wait_s + BACKUP_S * self._peers.place(eviction.tags[0].partition(":")[0], now_s)
         for tag in eviction.tags:
-            self._newer.pop((eviction.tenant, tag), None)
-            self._newer[eviction.tenant, tag] = sequence
-        while len(self._newer) > MOST_PENDING:
-            del self._newer[next(iter(self._newer))]
+            self._pending.add(eviction.tenant, tag, change.sequence, at_s)
+        self._news.set()
 
-    async def _run(self) -> None:
-        tidied_s = 0.0
+    async def _sweep_always(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.sweep_s)
-            tidied_s += self._settings.sweep_s
+            self._news.clear()
+            next_s = self._pending.next_s()
+            if next_s is None or (wait_s := next_s - time.monotonic()) > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if next_s is None else wait_s):
+                        await self._news.wait()
+                continue
+            began_s, rest = time.monotonic(), REST if len(self._pending) > EXACT * FORMS else 1
             try:
                 await self.sweep()
-                if tidied_s >= self._settings.tidy_s:
-                    tidied_s = 0.0
-                    await self.tidy()
+            except StoreError as error:
+                log.warning("the cache was not cleaned up: %s", error)
+            await asyncio.sleep(min(self._settings.sweep_s, rest * (time.monotonic() - began_s)))
+
+    async def _tidy_always(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.tidy_s)
+            try:
+                await self.tidy()
             except StoreError as error:
                 log.warning("the cache was not cleaned up: %s", error)
 
     async def sweep(self) -> None:
-        """Deletes the entries of what was noted before the last sweep: an invalidation, which deletes its own entries
-        and tells their number, has done so by then."""
-        due, self._older, self._newer = self._older, self._newer, {}
-        by_tenant: dict[str, list[tuple[int, str]]] = {}
-        for (tenant, tag), sequence in due.items():
-            by_tenant.setdefault(tenant, []).append((sequence, tag))
-        for tenant, found in by_tenant.items():
-            found.sort()
-            for start in range(0, len(found), TAGS):
-                await self._remove(tenant, found[start : start + TAGS])
+        """Deletes the entries of what is due."""
+        for tenant, changes in self._pending.take(time.monotonic()).items():
+            for some in _together(changes):
+                await self._remove(tenant, some)
 
     async def _remove(self, tenant: str, changes: list[tuple[int, str]]) -> None:
         """Deletes what was read before the first of these changes: by the others too it is outdated, and nothing that
@@ -94,14 +122,23 @@ class Sweeper:
         self._shelf.hot.keep_only(self._wanted)
         self._figures.hot(len(self._shelf.hot))
         now = now_ms()
-        self._figures.gone("expired", await self._shelf.expire(now))
+        self._figures.gone("expired", await self._shelf.expire(now - self._settings.stale_s * 1000))
         there, evicted = await self._shelf.shrink(now)
-        self._figures.gone("evicted", evicted)
+        self._figures.gone("evicted", evicted.total())
         self._figures.counted(there)
+        for owner, entries in evicted.items():
+            await self._publish(owner, [], entries, "no room", 0)
 
     async def close(self) -> None:
         """Ends sweeping."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _together(changes: list[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    """The changes in parts for one deletion each: those of one sequence if there are few, else as many as go."""
+    parts = [list(part) for _, part in groupby(changes, key=lambda change: change[0])]
+    for part in parts if len(parts) <= EXACT else [changes]:
+        for start in range(0, len(part), TAGS):
+            yield part[start : start + TAGS]

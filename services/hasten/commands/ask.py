@@ -9,9 +9,11 @@ import typer
 from rich.console import Console
 
 from hasten.answered import Answered
-from hasten.client import Hasten
+from hasten.client import Hasten, Prompt
+from hasten.commands.explain import turns
 from hasten.commands.options import Json, Nats, Tenant, refuse, with_client
 from hasten.messages.chat import ChatReply, Chunk
+from hasten.topics import random_id
 
 SOURCES = {
     "exact": "exact hit",
@@ -30,6 +32,20 @@ def ask(
     cache: Annotated[
         Literal["auto", "exact", "off", "refresh"], typer.Option(help="What the cache may do; exact: not by meaning.")
     ] = "auto",
+    system: Annotated[str | None, typer.Option(help="The system text of the request.")] = None,
+    max_age: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Take no stored answer that is older.")
+    ] = None,
+    ttl: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Keep the answer no longer; 0: not at all.")
+    ] = None,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Do not store the answer.")] = False,
+    tag: Annotated[
+        list[str] | None, typer.Option(help="What the answer depends on, such as prices:7; may be repeated.")
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option(help="Whose request it is; what is stored of it answers this user alone.")
+    ] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="The longest answer.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds until the deadline.")] = 60.0,
     tenant: Tenant = "demo",
@@ -39,13 +55,22 @@ def ask(
     """Ask, and read the answer as it is generated; where it came from and how fast are said at the end."""
     if not question.strip():
         refuse("the question is empty")
-    options: dict[str, Any] = {"knowledge": knowledge or [], "model": model, "cache": {"mode": cache}}
-    if max_tokens is not None:
-        options["max_tokens"] = max_tokens
+    policy = {
+        "mode": cache,
+        "max_age_s": max_age,
+        "ttl_s": ttl,
+        "store": not no_store,
+        "tags": tag or [],
+        "scope": "tenant" if user is None else "user",
+    }
+    given = {"max_tokens": max_tokens, "user": user}
+    options: dict[str, Any] = {"knowledge": knowledge or [], "model": model, "cache": policy}
+    options |= {name: value for name, value in given.items() if value is not None}
+    prompt: Prompt = question if system is None else turns(system, question)
 
     async def work(hasten: Hasten) -> int:
-        answered = Answered()
-        async for event in hasten.chat(question, timeout_s=timeout, **options):
+        answered = Answered(request_id=random_id())
+        async for event in hasten.chat(prompt, request_id=answered.request_id, timeout_s=timeout, **options):
             answered.add(event)
             if not as_json:
                 show(event)
@@ -83,8 +108,11 @@ def summary(answered: Answered, knowledge: Sequence[str] = ()) -> str:
     if answered.finish_reason == "length":
         parts.append("cut at the token limit")
     parts += _read(answered.notes.get("sources", {}), knowledge)
-    if entry := answered.notes.get("cache", {}).get("entry_id"):
+    about = answered.notes.get("cache", {})
+    if entry := about.get("entry_id"):
         parts.append(f"entry {entry}")
+    if answered.cache == "semantic":
+        parts += [f"similarity {about.get('similarity', 0):.3f}", f"request {answered.request_id}"]
     return " · ".join(part for part in parts if part)
 
 

@@ -1,7 +1,5 @@
 """The ASGI application: which path is answered by what, how errors look, and how many requests are let in."""
 
-import logging
-
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,7 +15,7 @@ from hasten.gateway.health import Health
 from hasten.gateway.models import Catalogue
 from hasten.messages.failure import Failed, Failure
 from hasten.service import RETRY_AFTER_MS
-from hasten.telemetry import counter, gauge, logger
+from hasten.telemetry import counter, gauge, logger, where
 
 log = logger("gateway")
 _responses = counter("gateway_responses_total", "HTTP responses, by path and status", "path", "status")
@@ -48,7 +46,7 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:
-    log.error("a request failed: %s", type(error).__name__, exc_info=log.isEnabledFor(logging.DEBUG))
+    log.error("a request failed: %s", where(error))
     failure = Failure(code="internal", detail=f"the gateway failed ({type(error).__name__})")
     return error_response(failure, request.scope)
 

@@ -27,8 +27,9 @@ def ask_of(plain: dict[str, Any], headers: Mapping[str, str], tenant: str) -> As
     """Takes a decoded body and its headers apart; raises Failed for whatever is the caller's fault."""
     check_tenant(tenant, plain.get("tenant"), plain.get("tenant_id"))
     body = {name: value for name, value in plain.items() if name not in _NOT_ON_THE_BUS}
-    if (mode := headers.get("x-hasten-cache")) is not None:
-        body["cache"] = _with_mode(body.get("cache"), mode)
+    policy = cache_policy(body.get("cache"), headers)
+    if policy is not None:
+        body["cache"] = policy
     if (deadline := headers.get("x-hasten-deadline-ms")) is not None:
         body["deadline_ms"] = _milliseconds(deadline)
     stream, include_usage = _transport(plain)
@@ -48,12 +49,35 @@ def check_tenant(tenant: str, *claims: object) -> None:
         raise Failed.of(Failure(code="forbidden", detail="the API key belongs to another tenant than the one named"))
 
 
-def _with_mode(policy: Any, mode: str) -> dict[str, Any]:
-    if mode not in ("auto", "exact", "off", "refresh"):
-        raise Failed("bad_request", "x-hasten-cache must be auto, exact, off or refresh", param="x-hasten-cache")
-    if policy is not None and not isinstance(policy, dict):
+def cache_policy(given: Any, headers: Mapping[str, str]) -> dict[str, Any] | None:
+    """The body's `cache` with what the headers say: `x-hasten-cache` before the body, the body before `Cache-Control`.
+
+    Of `Cache-Control` three directives are heeded: no-store (`store` false), no-cache or max-age=0 (`mode` refresh)
+    and max-age=N (`max_age_s`). Raises Failed(bad_request); None when nobody says anything.
+    """
+    if given is not None and not isinstance(given, dict):
         raise Failed("bad_request", "cache must be an object", param="cache")
-    return {**(policy or {}), "mode": mode}
+    policy = _controlled(headers.get("cache-control", "")) | (given or {})
+    if (mode := headers.get("x-hasten-cache")) is not None:
+        if mode not in ("auto", "exact", "off", "refresh"):
+            raise Failed("bad_request", "x-hasten-cache must be auto, exact, off or refresh", param="x-hasten-cache")
+        policy["mode"] = mode
+    return policy or given
+
+
+def _controlled(header: str) -> dict[str, Any]:
+    """`Cache-Control` as fields of a cache policy; directives that we do not know, or cannot read, say nothing."""
+    found: dict[str, Any] = {}
+    for directive in header.lower().split(","):
+        name, _, value = (part.strip() for part in directive.partition("="))
+        seconds = value.strip('"')
+        if name == "no-store":
+            found["store"] = False
+        elif name == "no-cache":
+            found["mode"] = "refresh"
+        elif name == "max-age" and seconds.isascii() and seconds.isdecimal() and len(seconds) < 12:
+            found |= {"max_age_s": int(seconds)} if int(seconds) else {"mode": "refresh"}
+    return found
 
 
 def _milliseconds(value: str) -> int:

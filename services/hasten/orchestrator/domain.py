@@ -1,14 +1,25 @@
 """Decides what a request may do: read the cache, share a generation, be stored, and what it needs of a model."""
 
-import msgspec
+import hashlib
 
-from hasten.fingerprint import Fingerprint, fingerprint
+import msgspec
+from msgspec import structs
+
+from hasten.fingerprint import Fingerprint, fingerprint, prompt_tag
+from hasten.messages.cache import CacheHit
 from hasten.messages.chat import ChatRequest, Turn, needs_of
 from hasten.messages.failure import Failed
 
 SHORT_FOLLOW_UP_WORDS = 10
 CHARS_PER_TOKEN = 3.5
 """Of English text in current tokenizers; only the router's first estimate uses it."""
+
+
+LAST_SHARE = 0.1
+"""The share of an entry's life at whose beginning it is refreshed at the earliest, so that short lives are not spent on
+refreshing."""
+LOW_PRIORITY = -10
+"""Of what nobody waits for; a request has 0 unless it asks for something else."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +56,7 @@ def plan_of(request: ChatRequest) -> Plan:
     usable = policy.mode != "off" and not varies
     reads = usable and policy.mode != "refresh"
     semantic = reads and policy.mode == "auto" and print_.single_turn
+    prompt = prompt_tag(request)
     return Plan(
         fingerprint=print_,
         flight=(
@@ -53,6 +65,7 @@ def plan_of(request: ChatRequest) -> Plan:
             policy.max_age_s,
             policy.max_distance,
             policy.store,
+            policy.ttl_s,
             tuple(policy.tags),
             request.explain,
         ),
@@ -60,7 +73,7 @@ def plan_of(request: ChatRequest) -> Plan:
         read_semantic=semantic,
         share=reads,
         store=usable and policy.store,
-        tags=[*policy.tags, *(f"collection:{name}" for name in request.knowledge)],
+        tags=[*policy.tags, *(f"collection:{name}" for name in request.knowledge), *([prompt] if prompt else [])],
         query=retrieval_query(request.messages) if request.knowledge or semantic else "",
         needs=needs_of(
             request.messages,
@@ -86,3 +99,26 @@ def retrieval_query(messages: list[Turn]) -> str:
 def stops(stop: str | list[str] | None) -> list[str]:
     """The stop sequences as a list."""
     return [stop] if isinstance(stop, str) else list(stop or [])
+
+
+def lease_key(tenant: str, plan: Plan, epoch: str) -> str:
+    """What replicas agree on for requests that may share one generation, as a hash.
+
+    `epoch` names the stream of changes: what was read in another one is not comparable.
+    """
+    return hashlib.sha256(msgspec.json.encode([tenant, plan.flight, epoch])).hexdigest()
+
+
+def refresh_due(hit: CacheHit, refresh_s: float) -> bool:
+    """Whether an answer is made anew while it is still served: it has expired, or will within `refresh_s`."""
+    if hit.kind != "exact":
+        return False
+    return hit.stale or hit.lives_s < min(refresh_s, LAST_SHARE * (hit.age_s + hit.lives_s))
+
+
+def refreshing(request: ChatRequest) -> tuple[ChatRequest, Plan]:
+    """The request, and its plan, that makes an answer anew for everybody: it reads no cache, and nobody's own limits
+    of age or distance shorten what is stored. Its flight is the one that a later asker would join."""
+    policy = structs.replace(request.cache, max_age_s=None, max_distance=None)
+    anew = structs.replace(request, cache=policy, priority=LOW_PRIORITY, explain=False, deadline_ms=None)
+    return anew, structs.replace(plan_of(anew), read_exact=False, read_semantic=False)

@@ -1,15 +1,17 @@
 """One generation and everybody who reads it: what was sent is kept, so that a follower starts at the first chunk."""
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import Any
 
 from msgspec import structs
 
-from hasten.messages.chat import Chunk, Done
+from hasten.messages.cache import CacheMiss
+from hasten.messages.chat import Chunk, Done, Turn
 from hasten.messages.failure import Failed, Failure
-from hasten.telemetry import Stopwatch, logger
+from hasten.messages.follow import Basis
+from hasten.telemetry import Stopwatch, logger, where
 from hasten.topics import random_id
 
 log = logger("orchestrator")
@@ -19,16 +21,23 @@ Run = Callable[["Flight"], Awaitable[None]]
 class Flight:
     """A request on its way. `say` appends an event; `events` yields all of them to each reader, then waits for more.
 
-    `id` names the generation at the worker; `abandoned` is a flight that its last reader has left. `tags` and
-    `read_seq` are what the answer depends on so far.
+    `id` names the generation at the worker; `miss` is what the cache said last; `abandoned` is a flight that its last
+    reader has left. `tags` and `read_seq` are what the answer depends on so far; `model`, `prompt` and `sources` are
+    known when it is generated. `deadline_ms` is that of the reader with the most time; once an engine works on it that
+    cannot go on from a given text, the flight is `bound` to the one it had then. `followed` says that another replica
+    generates it.
     """
 
     def __init__(self, tenant: str, deadline_ms: float, *, tags: list[str], read_seq: int) -> None:
         self.tenant, self.deadline_ms, self.tags, self.read_seq = tenant, deadline_ms, tags, read_seq
         self.id = random_id()
         self.watch = Stopwatch()
-        self.slug = self.worker = ""
+        self.model = self.slug = self.worker = ""
+        self.prompt: list[Turn] = []
+        self.sources: list[dict[str, Any]] = []
+        self.bound = self.followed = False
         self.worker_ttft_ms = 0.0
+        self.miss: CacheMiss | None = None
         self.chunks = 0
         self.readers = 0
         self.ended = False
@@ -52,7 +61,7 @@ class Flight:
         except Failed as failed:
             self.say(structs.replace(failed.failure, tokens_sent=self.chunks))
         except Exception as error:
-            log.error("a request failed: %s", type(error).__name__, exc_info=log.isEnabledFor(logging.DEBUG))
+            log.error("a request failed: %s", where(error))
             self.say(Failure(code="internal", detail=f"the orchestrator failed ({type(error).__name__})"))
         finally:
             self.settled.set()
@@ -71,6 +80,22 @@ class Flight:
     def text(self, text: str = "", **deltas: Any) -> None:
         """Appends a chunk with the next sequence number."""
         self.say(Chunk(seq=self.chunks, text=text, **deltas))
+
+    def extend(self, deadline_ms: float) -> None:
+        """Lets the flight live as long as a reader who has joined it."""
+        self.deadline_ms = max(self.deadline_ms, deadline_ms)
+
+    @property
+    def basis(self) -> Basis:
+        """What the answer rests on, as far as it is known."""
+        return Basis(
+            tags=self.tags, read_seq=self.read_seq, model=self.model, messages=self.prompt, sources=self.sources
+        )
+
+    @property
+    def said(self) -> list[Chunk]:
+        """The chunks so far."""
+        return [event for event in self._events if isinstance(event, Chunk)]
 
     async def events(self) -> AsyncGenerator[Any, None]:
         """Every event from the first on; leave the iterator to leave the flight."""
@@ -92,10 +117,12 @@ class Flight:
 
 
 class Flights:
-    """The flights of this replica that others may join, by tenant and plan."""
+    """The flights of this replica that others may join: here by tenant and plan, from elsewhere by lease."""
 
     def __init__(self) -> None:
         self._by_key: dict[tuple[object, ...], Flight] = {}
+        self._leading: dict[str, Flight] = {}
+        self._claims: dict[str, list[asyncio.Event]] = {}
         self.all: set[Flight] = set()
 
     def find(self, key: tuple[object, ...]) -> Flight | None:
@@ -118,6 +145,34 @@ class Flights:
                     del self._by_key[key]
 
         flight.start(run_and_forget)
+
+    def lead(self, lease_key: str, flight: Flight) -> None:
+        """Lets other replicas follow a flight until it has settled: this replica holds its lease."""
+        self._leading[lease_key] = flight
+
+    @contextlib.contextmanager
+    def claiming(self, lease_key: str) -> Iterator[None]:
+        """While this replica claims a lease: others may see that it has it before it does itself."""
+        claim = asyncio.Event()
+        self._claims.setdefault(lease_key, []).append(claim)
+        try:
+            yield
+        finally:
+            claim.set()
+            self._claims[lease_key].remove(claim)
+            if not self._claims[lease_key]:
+                del self._claims[lease_key]
+
+    async def led(self, lease_key: str) -> Flight | None:
+        """The flight that this replica leads under a lease, after the claims of it that are on their way."""
+        for claim in () if lease_key in self._leading else list(self._claims.get(lease_key, ())):
+            await claim.wait()
+        return self._leading.get(lease_key)
+
+    def landed(self, lease_key: str, flight: Flight) -> None:
+        """Ends what `lead` began, unless another flight has taken the place."""
+        if self._leading.get(lease_key) is flight:
+            del self._leading[lease_key]
 
     async def settle(self, timeout_s: float) -> None:
         """Waits until every flight has ended and stored what it had to."""

@@ -1,7 +1,6 @@
 """Runs one generation on a worker and relays it; when the worker is lost, the text goes on from another."""
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -73,26 +72,35 @@ def _fit(routed: Routed) -> tuple[str, int, int]:
 
 
 class Generation:
-    """The answer of one flight, from however many workers it takes."""
+    """The answer of one flight, from however many workers it takes; it goes on from what the flight has said already,
+    which is something when another replica had begun to generate it."""
 
     def __init__(self, bus: Bus, flight: Flight, request: ChatRequest, settings: Settings) -> None:
         self._bus, self._flight, self._request, self._settings = bus, flight, request, settings
         self._before = 0
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._tool_calls: list[dict[str, Any]] = []
+        self._text = [chunk.text for chunk in flight.said]
+        self._reasoning = [chunk.reasoning for chunk in flight.said if chunk.reasoning]
+        self._tool_calls = [call for chunk in flight.said for call in chunk.tool_calls or []]
 
     async def run(self, routed: Routed, messages: list[Turn], reroute: Reroute) -> tuple[Answer, Done]:
         """Streams the answer to the flight and returns it whole; raises Failed when no worker could finish it.
 
         Before the first chunk any worker may take over. Afterwards only one of the same model whose engine continues
-        a given text: it gets identical messages and the text so far, so that nothing is repeated.
+        a given text: it gets identical messages and the text so far, so that nothing is repeated. So does the same
+        worker when it has stopped at a deadline that a follower has put off since.
         """
         failed: list[str] = []
+        asked = 0
+        if not self._may_go_on(routed):
+            raise Failed("incomplete", f"{routed.model} cannot go on from the text that was sent", retry_after_ms=1000)
         while True:
-            ended = await self._attempt(routed, messages, f"{self._flight.id}-{len(failed)}")
+            until_ms = self._flight.deadline_ms
+            ended = await self._attempt(routed, messages, f"{self._flight.id}-{asked}")
+            asked += 1
             if isinstance(ended, Done):
                 return self._answer(ended, routed), ended
+            if ended.code == "deadline" and until_ms < self._flight.deadline_ms and self._may_go_on(routed):
+                continue
             failed.append(routed.worker)
             if ended.code in RETRYABLE and len(failed) < self._settings.attempts and self._may_go_on(routed):
                 model = routed.model if self._flight.chunks else None
@@ -106,7 +114,8 @@ class Generation:
 
     async def _attempt(self, routed: Routed, messages: list[Turn], attempt_id: str) -> Done | Failure:
         flight = self._flight
-        flight.slug, flight.worker = routed.slug, routed.worker
+        flight.slug, flight.worker, flight.model, flight.prompt = routed.slug, routed.worker, routed.model, messages
+        flight.bound = not routed.continues or bool(self._request.tools)
         self._before = flight.chunks
         body = generate_of(self._request, routed, messages, "".join(self._text), flight.chunks)
         since = flight.watch.elapsed_ms()

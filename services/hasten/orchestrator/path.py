@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -12,19 +12,37 @@ from hasten.bus import Bus
 from hasten.chunks import split_text
 from hasten.freshness import Freshness
 from hasten.messages.cache import Answer, CacheHit, CacheMiss
-from hasten.messages.chat import ChatRequest, Done, Note
+from hasten.messages.chat import ChatRequest, Done, Note, Turn, Usage
+from hasten.messages.compress import Compressed
+from hasten.messages.failure import Failed
 from hasten.messages.retrieve import Passage, Retrieved
 from hasten.messages.route import Routed
 from hasten.orchestrator.domain import Plan
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.generation import Generation, Reroute
+from hasten.orchestrator.lease import Lease
+from hasten.orchestrator.permission import forbidden
 from hasten.orchestrator.recent import Recent
+from hasten.orchestrator.relay import Relay
 from hasten.orchestrator.settings import Settings
+from hasten.orchestrator.share import Share
 from hasten.orchestrator.stages import Stages
 
 
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a generation needs."""
+
+    routed: Routed
+    retrieved: Retrieved
+    compressed: Compressed
+    vector: bytes | None
+
+
 class Path:
-    """Takes one flight from its first lookup to its end (`run`), and stores what it brought."""
+    """Takes one flight from its first lookup to its end (`run`), and stores what it brought.
+
+    `share` is its part in what other replicas do; `on_hit` is called with each hit that is served.
+    """
 
     def __init__(
         self,
@@ -35,25 +53,29 @@ class Path:
         request: ChatRequest,
         plan: Plan,
         flight: Flight,
+        share: Share,
+        on_hit: Callable[[CacheHit], None],
     ) -> None:
         self._bus, self._settings, self._freshness, self._recent = bus, settings, freshness, recent
         self._request, self._plan, self._flight = request, plan, flight
+        self._share, self._on_hit = share, on_hit
         self._stages = Stages(bus, settings, request, plan, flight)
         self._tasks: list[asyncio.Task[Any]] = []
         self._exact_task: asyncio.Task[CacheHit | CacheMiss] | None = None
-        self._miss: CacheMiss | None = None
+        self._stored = False
 
     async def run(self, flight: Flight) -> None:
         """Says everything on the flight, ending with Done; raises Failed."""
         try:
             hit = await self._exact()
-            if hit is None:
-                await self._together()
-            else:
+            if hit is not None:
                 self.serve(hit)
+            elif (prepared := await self._lead()) is not None:
+                await self._generate(prepared)
         finally:
             for task in self._tasks:
                 task.cancel()
+            self._share.end(stored=self._stored)
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
@@ -68,6 +90,60 @@ class Path:
         self._exact_task = self._spawn(self._stages.exact())
         await asyncio.wait([self._exact_task], timeout=self._settings.exact_wait_ms / 1000)
         return self._hit_of(self._exact_task)
+
+    async def _claim(self) -> Lease | None:
+        """Claims the lease as soon as the exact lookup has missed."""
+        if self._exact_task is not None:
+            await asyncio.wait([self._exact_task])
+        return await self._share.claim() if self._hit_of(self._exact_task) is None else None
+
+    async def _lead(self) -> Prepared | None:
+        """Prepares a generation while the lease is claimed; None when the flight has ended without one of ours."""
+        work: asyncio.Task[Prepared | None] = self._spawn(self._together())
+        claim = self._spawn(self._claim())
+        await asyncio.wait([work, claim], return_when=asyncio.FIRST_COMPLETED)
+        since = self._flight.watch.elapsed_ms()
+        lease = None if self._flight.ended else await claim
+        self._flight.watch.record("lease", since)
+        if self._flight.ended:
+            return None
+        if lease is not None and not lease.held:
+            work.cancel()
+            return await self._follow(lease)
+        if lease is not None and lease.before is not None and lease.before.stored and self._plan.read_exact:
+            hit = self._usable(await self._stages.exact(), by_key=True)
+            if hit is not None and not self._flight.ended:
+                self.serve(hit)
+                return None
+        return await work
+
+    async def _follow(self, lease: Lease | None) -> Prepared | None:
+        """Reads along with the replica that leads; when that is lost, goes on from its text or starts anew."""
+        flight, relay = self._flight, Relay(self._bus, self._flight, self._freshness)
+        self._share.follows()
+        while lease is not None and not lease.held:
+            outcome = await relay.follow(lease)
+            if outcome == "ended":
+                return None
+            lease = None if outcome == "apart" else await self._share.take(lease)
+        flight.followed = False
+        if flight.chunks:
+            await self._resume()
+            return None
+        flight.tags, flight.read_seq = list(self._plan.tags), self._freshness.applied
+        if (hit := await self._exact()) is not None:
+            self.serve(hit)
+            return None
+        return await self._together()
+
+    async def _resume(self) -> None:
+        """Goes on from the text that a lost replica had generated: same model, identical messages."""
+        flight = self._flight
+        if not flight.model:
+            raise Failed("incomplete", "the replica that led this answer was lost", retry_after_ms=1000)
+        routed = await self._stages.route(None, model=flight.model)
+        self._note_route(routed)
+        await self._stream(routed, flight.prompt, Retrieved(), None)
 
     def remembered(self) -> CacheHit | None:
         """The hit that the cache confirmed a moment ago, if nothing that it depends on has changed since."""
@@ -84,18 +160,25 @@ class Path:
     def _hit_of(self, task: asyncio.Task[CacheHit | CacheMiss] | None) -> CacheHit | None:
         if task is None or not task.done() or task.cancelled():
             return None
-        found = task.result()
+        return self._usable(task.result(), by_key=task is self._exact_task)
+
+    def _usable(self, found: CacheHit | CacheMiss, *, by_key: bool) -> CacheHit | None:
+        """The hit if it may be served: nothing has changed since, and an expired one is only for who may replace it."""
         if isinstance(found, CacheMiss):
-            self._miss = found
+            if self._flight.miss is None or not by_key:
+                self._flight.miss = found
+            return None
+        if found.stale and not self._plan.store:
             return None
         tags = [*found.tags, *self._request.cache.tags]
         if not self._freshness.fresh(self._flight.tenant, tags, found.read_seq):
+            self._flight.miss = CacheMiss(reason="stale", nearest=found.entry_id, similarity=found.similarity)
             return None
-        if found.kind == "exact":
+        if found.kind == "exact" and not found.stale:
             self._recent.remember(self._flight.tenant, self._plan.fingerprint.key, found, time.monotonic())
         return found
 
-    async def _together(self) -> None:
+    async def _together(self) -> Prepared | None:
         vector = await self._stages.embed() if self._plan.embeds else None
         semantic = self._spawn(self._stages.semantic(vector)) if vector and self._plan.read_semantic else None
         retrieve = self._spawn(self._stages.retrieve(vector)) if self._request.knowledge else None
@@ -106,18 +189,24 @@ class Path:
             for lookup in answered:
                 if (hit := self._hit_of(lookup)) is not None:
                     self.serve(hit)
-                    return
-        if self._request.explain and self._miss is not None:
-            self._note("cache", {"hit": None, **msgspec.to_builtins(self._miss)})
-        await self._generate(await route, await retrieve if retrieve else Retrieved(), vector)
+                    return None
+        if self._request.explain:
+            self._note("cache", {"hit": None, **self._why_not()})
+        routed, retrieved = await route, await retrieve if retrieve else Retrieved()
+        compressed = await self._stages.compress(routed, retrieved.passages)
+        return Prepared(routed=routed, retrieved=retrieved, compressed=compressed, vector=vector)
 
-    async def _generate(self, routed: Routed, retrieved: Retrieved, vector: bytes | None) -> None:
-        flight = self._flight
+    def _why_not(self) -> dict[str, Any]:
+        """Why the cache has not answered, and what the plan forbids."""
+        miss = {} if self._flight.miss is None else msgspec.to_builtins(self._flight.miss)
+        return {**miss, "may_not": forbidden(self._request, self._plan)}
+
+    async def _generate(self, prepared: Prepared) -> None:
+        flight, retrieved, compressed = self._flight, prepared.retrieved, prepared.compressed
         if self._request.knowledge:
             flight.read_seq = min(flight.read_seq, retrieved.read_seq)
             flight.tags = list(dict.fromkeys([*flight.tags, *(tag for one in retrieved.passages for tag in one.tags)]))
-        self._note_route(routed)
-        compressed = await self._stages.compress(routed, retrieved.passages)
+        self._note_route(prepared.routed)
         kept = set(compressed.used)
         used = [passage for passage in retrieved.passages if passage.id in kept]
         if self._request.knowledge:
@@ -125,12 +214,16 @@ class Path:
         sizes = {"tokens_before": compressed.tokens_before, "tokens_after": compressed.tokens_after}
         parts = [msgspec.to_builtins(part) for part in compressed.parts] if self._request.explain else []
         self._note("compress", {**sizes, "stable_tokens": compressed.stable_tokens, "parts": parts})
-        generation = Generation(self._bus, flight, self._request, self._settings)
-        reroute = Reroute(self._stages, retrieved.passages, vector, self._note_route)
-        answer, done = await generation.run(routed, compressed.messages, reroute)
-        await self._finish(answer, done, used, vector)
+        flight.sources = _sources(used)["passages"]
+        await self._stream(prepared.routed, compressed.messages, retrieved, prepared.vector)
 
-    async def _finish(self, answer: Answer, done: Done, used: list[Passage], vector: bytes | None) -> None:
+    async def _stream(self, routed: Routed, messages: list[Turn], retrieved: Retrieved, vector: bytes | None) -> None:
+        generation = Generation(self._bus, self._flight, self._request, self._settings)
+        reroute = Reroute(self._stages, retrieved.passages, vector, self._note_route)
+        answer, done = await generation.run(routed, messages, reroute)
+        await self._finish(answer, done, vector)
+
+    async def _finish(self, answer: Answer, done: Done, vector: bytes | None) -> None:
         """Ends the stream, then stores the answer unless something it depends on changed meanwhile."""
         flight = self._flight
         fresh = self._freshness.fresh(flight.tenant, flight.tags, flight.read_seq)
@@ -138,8 +231,9 @@ class Path:
             self._note("cache", {"hit": None, "stored": False, "reason": "stale"})
         flight.say(self._done(done.finish_reason, answer, "miss"))
         if self._plan.store and fresh:
-            notes = [{"kind": "sources", "data": _sources(used)}] if used else []
-            await self._stages.put(msgspec.structs.replace(answer, notes=notes), vector)
+            notes = [{"kind": "sources", "data": {"passages": flight.sources}}] if flight.sources else []
+            put = await self._stages.put(msgspec.structs.replace(answer, notes=notes), vector)
+            self._stored = put is not None
             self._recent.forget(flight.tenant, self._plan.fingerprint.key)
 
     def serve(self, hit: CacheHit) -> None:
@@ -147,7 +241,10 @@ class Path:
         flight, answer = self._flight, hit.answer
         flight.tags, flight.read_seq = hit.tags, hit.read_seq
         about = {"hit": hit.kind, "model": answer.model, "entry_id": hit.entry_id, "age_s": hit.age_s}
-        self._note("cache", {**about, "similarity": round(hit.similarity, 6)})
+        why = {"explained": msgspec.to_builtins(hit.explained)} if hit.explained is not None else {}
+        expired = {"stale": True} if hit.stale else {}
+        self._note("cache", {**about, "similarity": round(hit.similarity, 6), **expired, **why})
+        self._on_hit(hit)
         for note in answer.notes:
             if isinstance(note.get("kind"), str) and isinstance(note.get("data"), dict):
                 self._note(note["kind"], note["data"])
@@ -159,7 +256,7 @@ class Path:
             flight.text("".join(pieces[start : start + size]))
         if answer.tool_calls:
             flight.text(tool_calls=answer.tool_calls)
-        usage = msgspec.structs.replace(answer.usage, cached_tokens=answer.usage.prompt_tokens)
+        usage = from_cache(answer.usage)
         flight.say(self._done(answer.finish_reason, msgspec.structs.replace(answer, usage=usage), hit.kind))
 
     def _done(self, finish_reason: str, answer: Answer, cache: Any) -> Done:
@@ -183,6 +280,12 @@ class Path:
 
     def _note_sources(self, used: list[Passage], missing: list[str]) -> None:
         self._note("sources", {**_sources(used), **({"missing": missing} if missing else {})})
+
+
+def from_cache(usage: Usage) -> Usage:
+    """The counts of the first generation, with all tokens marked as cached: they cost nothing this time."""
+    details = {**(usage.completion_tokens_details or {}), "cached_tokens": usage.completion_tokens}
+    return msgspec.structs.replace(usage, cached_tokens=usage.prompt_tokens, completion_tokens_details=details)
 
 
 def _sources(used: list[Passage]) -> dict[str, Any]:

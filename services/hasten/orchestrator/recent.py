@@ -25,7 +25,7 @@ class Recent:
             self._hits.popitem(last=False)
 
     def find(self, tenant: str, key: str, max_age_s: float | None, now_s: float) -> CacheHit | None:
-        """The hit with its age as of now; None when there is none that young."""
+        """The hit with its age and rest of life as of now; None when there is none that young."""
         found = self._hits.get((tenant, key))
         if found is None:
             return None
@@ -38,7 +38,7 @@ class Recent:
         if max_age_s is not None and age_s >= max_age_s:
             return None
         self._hits.move_to_end((tenant, key))
-        return structs.replace(hit, age_s=round(age_s, 3))
+        return structs.replace(hit, age_s=round(age_s, 3), lives_s=round(hit.lives_s - since_s, 3))
 
     def forget(self, tenant: str, key: str) -> None:
         """Drops the hit of a key: a newer answer is being stored."""

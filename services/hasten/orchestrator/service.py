@@ -8,15 +8,26 @@ import msgspec
 import nats.errors
 
 from hasten.bus import Bus
+from hasten.changes.settings import Changes
 from hasten.deadline import now_ms
+from hasten.fingerprint import question_hash
 from hasten.freshness import Freshness
+from hasten.messages.cache import SERVED, CacheHit, Served
 from hasten.messages.chat import CHAT, FINISHED, ChatRequest, Chunk, Done, Finished, Note
+from hasten.messages.explain import EXPLAIN
 from hasten.messages.failure import Failed, Failure
-from hasten.orchestrator.domain import Plan, plan_of
+from hasten.messages.follow import FOLLOW, Basis, Follow
+from hasten.orchestrator.domain import Plan, lease_key, plan_of
+from hasten.orchestrator.explain import Explainer
 from hasten.orchestrator.flight import Flight, Flights
+from hasten.orchestrator.lease import Lease, Leases
 from hasten.orchestrator.path import Path
+from hasten.orchestrator.permission import outcome_of
 from hasten.orchestrator.recent import Recent
+from hasten.orchestrator.refresh import Refresher
+from hasten.orchestrator.relay import SHARED
 from hasten.orchestrator.settings import Settings
+from hasten.orchestrator.share import Share
 from hasten.service import Call, Service
 from hasten.telemetry import Stopwatch, counter, histogram
 from hasten.topics import BadName, checked, random_id
@@ -27,8 +38,12 @@ _ttft = histogram("ttft_seconds", "From a request's arrival to its first chunk",
 
 CALLERS_FAULT = frozenset({"bad_request", "unsupported", "context_overflow", "model_not_found", "too_large"})
 """Failures that an identical request would meet as well."""
+EXPLAINED = 16
+"""Requests that are explained at once."""
 JOINABLE_MS = 10_000
-"""A generation that has to end sooner is not joined by a request that has more time."""
+"""A generation that has to end sooner, and cannot go on later, is not joined by a request that has more time."""
+FOLLOWERS = 4096
+"""Flights of other replicas that may follow ours at once; a replica follows a flight once, however many read it."""
 
 
 class Orchestrator:
@@ -42,16 +57,29 @@ class Orchestrator:
         self._finished = 0
         self._counts: dict[str, int] = {}
         self.service = Service(bus, "orchestrator", "Answers chat requests", report=self.report)
+        self._explainer = Explainer(bus)
         self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting)
+        self.service.answer(EXPLAIN, self._explainer.explain, limit=EXPLAINED)
+        replica = self.service.id
+        self.service.answer(FOLLOW, self._lead, limit=FOLLOWERS, replica=replica)
+        self.service.hear_to_the_last(FOLLOW)
+        self._leases = Leases(bus, replica, settings.max_deadline_ms / 1000)
+        self._refresher = Refresher(self._leases, self._launch_refresh, settings.refresh_s)
 
     async def start(self) -> None:
         """Reads HASTEN_CHANGES up to now, then hears requests."""
         await self._freshness.start()
+        await self._leases.start()
         await self.service.start()
 
     def report(self) -> dict[str, Any]:
         """Figures for `$SRV.STATS`."""
-        return {"flights": len(self._flights.all), "answers": dict(self._counts), "applied": self._freshness.applied}
+        return {
+            "flights": len(self._flights.all),
+            "answers": dict(self._counts),
+            "leases": dict(self._leases.counts),
+            "applied": self._freshness.applied,
+        }
 
     async def _chat(self, request: ChatRequest, call: Call) -> None:
         for name in request.knowledge:
@@ -66,27 +94,41 @@ class Orchestrator:
         except TimeoutError:
             await reader.end(Failure(code="deadline", detail="the deadline passed", tokens_sent=reader.chunks))
         finally:
-            await self._announce(call, reader)
+            await self._announce(call, reader, plan)
 
     async def _follow(
         self, request: ChatRequest, plan: Plan, call: Call, deadline_ms: float, reader: "_Reader"
     ) -> None:
-        """Reads the flight of this request; when another's fails before its first chunk, joins or starts the next."""
-        for retried in (False, True):
+        """Reads the flight of this request; joins or starts the next one when another's fails before its first chunk,
+        or turns out to have been read before a change."""
+        retried = False
+        while True:
             flight, shared = await self._flight(request, plan, call.tenant, deadline_ms)
-            if await self._read(flight, shared, call, reader, may_retry=shared and not retried):
+            outcome = await self._read(flight, shared, reader, may_retry=not retried)
+            if outcome == "read":
                 return
+            retried = retried or outcome == "failed"
 
-    async def _read(self, flight: Flight, shared: bool, call: Call, reader: "_Reader", *, may_retry: bool) -> bool:
-        """Sends on what the flight says; False when it failed before its first chunk and may be tried again."""
+    async def _read(self, flight: Flight, shared: bool, reader: "_Reader", *, may_retry: bool) -> str:
+        """Sends on what the flight says: `read`; `failed` or `stale` when it did so before the first chunk.
+
+        What the answer depends on is known when a note says so: at the latest then it shows whether it was read before
+        a change that this request, which has joined it, came after.
+        """
         async with contextlib.aclosing(flight.events()) as events:
             if shared:
-                await call.send(Note(kind="cache", data={"hit": "shared"}))
+                await reader.joined()
             async for event in events:
-                if isinstance(event, Failure) and may_retry and not reader.chunks and event.code not in CALLERS_FAULT:
-                    return False
+                if (shared or flight.followed) and not reader.chunks:
+                    if isinstance(event, Failure) and may_retry and event.code not in CALLERS_FAULT:
+                        return "failed"
+                    if isinstance(event, Note) and not self._heeds_changes(flight):
+                        return "stale"
                 await reader.take(event, flight, shared)
-        return True
+        return "read"
+
+    def _heeds_changes(self, flight: Flight) -> bool:
+        return self._freshness.table.fresh(flight.tenant, flight.tags, flight.read_seq)
 
     async def _flight(self, request: ChatRequest, plan: Plan, tenant: str, deadline_ms: float) -> tuple[Flight, bool]:
         """The flight to read and whether it is another's: joined while it runs, is fresh, and lives long enough."""
@@ -95,15 +137,23 @@ class Orchestrator:
             if flight.ended:
                 await flight.settled.wait()
                 continue
-            lives = flight.deadline_ms >= min(deadline_ms, now_ms() + JOINABLE_MS)
-            if lives and self._freshness.fresh(tenant, flight.tags, flight.read_seq):
+            if self._joins(flight, deadline_ms):
                 return flight, True
             break
         return self._launch(request, plan, tenant, deadline_ms), False
 
+    def _joins(self, flight: Flight, deadline_ms: float) -> bool:
+        """Whether a reader with this deadline may join; if so the flight lives as long."""
+        lives = not flight.bound or flight.deadline_ms >= min(deadline_ms, now_ms() + JOINABLE_MS)
+        if not lives or not self._freshness.fresh(flight.tenant, flight.tags, flight.read_seq):
+            return False
+        flight.extend(deadline_ms)
+        return True
+
     def _launch(self, request: ChatRequest, plan: Plan, tenant: str, deadline_ms: float) -> Flight:
-        flight = Flight(tenant, deadline_ms, tags=list(plan.tags), read_seq=self._freshness.applied)
-        path = Path(self._bus, self._settings, self._freshness, self._recent, request, plan, flight)
+        flight = self._new_flight(plan, tenant, deadline_ms)
+        key = lease_key(tenant, plan, self._freshness.epoch) if plan.share else ""
+        path = self._path(request, plan, flight, Share(self._leases, self._flights, flight, key))
         if (hit := path.remembered()) is not None:
             path.serve(hit)
             flight.settled.set()
@@ -111,7 +161,42 @@ class Orchestrator:
             self._flights.launch((tenant, plan.flight) if plan.share else None, flight, path.run)
         return flight
 
-    async def _announce(self, call: Call, reader: "_Reader") -> None:
+    def _launch_refresh(self, request: ChatRequest, plan: Plan, tenant: str, key: str, lease: Lease | None) -> Flight:
+        """Starts a flight of no request, which nobody joins but under its lease: who gets a hit meanwhile is served."""
+        flight = self._new_flight(plan, tenant, now_ms() + self._settings.deadline_ms)
+        share = Share(self._leases, self._flights, flight, key if lease else "", lease)
+        self._flights.launch(None, flight, self._path(request, plan, flight, share).run)
+        return flight
+
+    def _new_flight(self, plan: Plan, tenant: str, deadline_ms: float) -> Flight:
+        return Flight(tenant, deadline_ms, tags=list(plan.tags), read_seq=self._freshness.applied)
+
+    def _path(self, request: ChatRequest, plan: Plan, flight: Flight, share: Share) -> Path:
+        def on_hit(hit: CacheHit) -> None:
+            self._refresher.consider(request, plan, flight.tenant, self._freshness.epoch, hit)
+
+        return Path(self._bus, self._settings, self._freshness, self._recent, request, plan, flight, share, on_hit)
+
+    async def _lead(self, body: Follow, call: Call) -> None:
+        """Lets another replica read along with a flight that this one leads."""
+        flight = await self._flights.led(body.key)
+        if flight is not None and flight.ended:
+            await flight.settled.wait()
+        if flight is None or flight.tenant != call.tenant or flight.ended or flight.abandoned:
+            raise Failed("not_found", "this replica does not lead that flight any more")
+        if not self._joins(flight, call.deadline_ms):
+            raise Failed("not_found", "that flight cannot be joined any more")
+        async with contextlib.aclosing(flight.events()) as events:
+            told: Basis | None = flight.basis
+            await call.send(told)
+            async for event in events:
+                if told is not None and flight.basis != told:
+                    await call.send(told := flight.basis)
+                if isinstance(event, Chunk):
+                    told = None
+                await call.send(event)
+
+    async def _announce(self, call: Call, reader: "_Reader", plan: Plan) -> None:
         outcome = "done" if isinstance(reader.ended, Done) else getattr(reader.ended, "code", "cancelled")
         done = reader.ended if isinstance(reader.ended, Done) else Done(finish_reason="")
         source = done.cache if outcome == "done" else outcome
@@ -121,6 +206,7 @@ class Orchestrator:
         if reader.chunks:
             _ttft.labels(source).observe(reader.ttft_ms / 1000)
         flight = reader.flight
+        found = outcome_of(done.cache, reader.hit, flight.miss if flight else None, asked=plan.read_exact)
         event = Finished(
             source=self._source,
             seq=self._finished,
@@ -135,18 +221,25 @@ class Orchestrator:
             total_ms=round(reader.watch.elapsed_ms(), 3),
             usage=done.usage,
             timings_ms=done.timings_ms,
+            **found,
         )
         with contextlib.suppress(nats.errors.Error, Failed):
             await self._bus.publish(FINISHED, event, tenant=call.tenant)
+            if reader.hit.get("hit") == "semantic":
+                served = Served(entry_id=reader.hit["entry_id"], question=question_hash(plan.fingerprint.text))
+                await self._bus.publish(SERVED, served, tenant=call.tenant, request_id=call.request_id)
 
     async def drain(self) -> None:
-        """Stops hearing and waits until every answer has been read and stored."""
+        """Stops hearing and waits until every answer has been read, here and elsewhere, and stored."""
         await self.service.drain()
+        await self._refresher.close()
         await self._flights.settle(5)
+        await self._leases.close()
 
     async def close(self) -> None:
         """Ends what is left."""
         await self.service.close()
+        await self._refresher.close()
         await self._freshness.close()
 
 
@@ -159,14 +252,27 @@ class _Reader:
         self.ttft_ms = 0.0
         self.ended: Done | Failure | None = None
         self.flight: Flight | None = None
+        self.hit: dict[str, Any] = {}
+        self._joined = False
+
+    async def joined(self) -> None:
+        """Says, once, that the answer is another's as well."""
+        if not self._joined:
+            self._joined = True
+            await self._call.send(SHARED)
 
     async def take(self, event: Any, flight: Flight, shared: bool) -> None:
         """Sends an event on, with this caller's own times in the last one."""
         self.flight = flight
+        if event == SHARED:
+            await self.joined()
+            return
         if isinstance(event, Chunk):
             if not self.chunks:
                 self.ttft_ms = round(self.watch.elapsed_ms(), 3)
             self.chunks += 1
+        elif isinstance(event, Note) and event.kind == "cache" and event.data.get("hit"):
+            self.hit = event.data
         elif isinstance(event, Done):
             timings = {**event.timings_ms, "total": round(self.watch.elapsed_ms(), 3)}
             cache = "shared" if shared and event.cache == "miss" else event.cache
@@ -189,6 +295,6 @@ def _check_collection(name: str) -> None:
         raise Failed("bad_request", str(error), param="knowledge") from None
 
 
-def build(settings: Settings, bus: Bus) -> Orchestrator:
+def build(settings: Settings, bus: Bus, changes: Changes | None = None) -> Orchestrator:
     """The orchestrator with its own view of HASTEN_CHANGES."""
-    return Orchestrator(bus, settings, Freshness(bus, sources=settings.sources))
+    return Orchestrator(bus, settings, Freshness(bus, changes=changes))

@@ -3,6 +3,7 @@
 from typing import Any
 
 from hasten.bus import Bus
+from hasten.fingerprint import parts_of
 from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT, Answer, CacheHit, CacheLookup, CacheMiss, CachePut, Stored
 from hasten.messages.chat import SYSTEM_ROLES, ChatRequest
 from hasten.messages.compress import COMPRESS, Compress, Compressed
@@ -39,11 +40,15 @@ class Stages:
         return reply
 
     async def exact(self) -> CacheHit | CacheMiss:
-        """Looks the request up by key."""
+        """Looks the request up by key; that is explained where no lookup by meaning will be."""
         policy = self._request.cache
-        return await self._lookup(
-            "exact", CacheLookup(key=self._plan.fingerprint.key, max_age_s=policy.max_age_s, tags=policy.tags)
+        lookup = CacheLookup(
+            key=self._plan.fingerprint.key,
+            max_age_s=policy.max_age_s,
+            tags=policy.tags,
+            explain=self._request.explain and not self._plan.read_semantic,
         )
+        return await self._lookup("exact", lookup)
 
     async def semantic(self, vector: bytes) -> CacheHit | CacheMiss:
         """Looks the request up by meaning."""
@@ -56,6 +61,9 @@ class Stages:
             max_age_s=policy.max_age_s,
             max_distance=policy.max_distance,
             tags=policy.tags,
+            collections=self._request.knowledge,
+            explain=self._request.explain,
+            parts=parts_of(self._request) if self._request.explain else {},
         )
         return await self._lookup("semantic", lookup)
 
@@ -120,7 +128,8 @@ class Stages:
 
     def _ttl_s(self) -> float | None:
         """The shorter of what the operator and the caller ask for; None leaves it to the cache."""
-        asked = [self._settings.ttl_s or None, self._request.cache.max_age_s]
+        policy = self._request.cache
+        asked = [self._settings.ttl_s or None, policy.max_age_s, policy.ttl_s]
         return min((ttl_s for ttl_s in asked if ttl_s is not None), default=None)
 
     async def put(self, answer: Answer, vector: bytes | None) -> str | None:
@@ -136,6 +145,7 @@ class Stages:
             read_seq=self._flight.read_seq,
             ttl_s=self._ttl_s(),
             user=self._request.user,
+            parts=parts_of(self._request),
         )
         reply = await self._ask("put", CACHE_PUT, body)
         return reply.entry_id if isinstance(reply, Stored) else None

@@ -47,13 +47,16 @@ class CachePolicy(Body, frozen=True, kw_only=True, omit_defaults=True):
     """What this request allows the cache to do. An absent field means the operator's default; 0 means 0.
 
     `mode`: auto (exact, then by meaning), exact, off (neither read nor stored), refresh (not read, stored anew).
-    `tags` are added to the answer's dependencies. `max_age_s` refuses older entries and shortens the stored TTL.
-    `max_distance` refuses semantic hits with a cosine distance above it. `scope` user keeps the entry to `user`.
+    `tags` are added to the answer's dependencies. `max_age_s` refuses older entries and shortens the stored TTL;
+    `ttl_s` is how long the answer may be kept, the operator's limit at most and 0 not at all; `store` false keeps
+    nothing. `max_distance` refuses semantic hits with a cosine distance above it. `scope` user keeps the entry to
+    `user`.
     """
 
     mode: Literal["auto", "exact", "off", "refresh"] = "auto"
     tags: list[str] = []
     max_age_s: float | None = None
+    ttl_s: float | None = None
     max_distance: float | None = None
     scope: Literal["tenant", "user"] = "tenant"
     store: bool = True
@@ -259,7 +262,9 @@ class Finished(Body, frozen=True, kw_only=True, omit_defaults=True):
     """A request has ended; the source of latency windows and dashboards. It holds neither prompt nor answer.
 
     `source` and `seq` number the events of one orchestrator from 1, so that a listener sees a gap.
-    `outcome` is `done` or the code of the failure. `ttft_ms` is of the worker when `cache` is miss.
+    `outcome` is `done` or the code of the failure. `ttft_ms` is of the worker when `cache` is miss. `reason` says why
+    the cache did not answer (as in CacheMiss, or `off` when it was not asked) and `guard` which guard refused; for a
+    hit and for the nearest entry of a miss there are `entry_id` and `similarity`.
     """
 
     source: str
@@ -275,6 +280,10 @@ class Finished(Body, frozen=True, kw_only=True, omit_defaults=True):
     total_ms: float = 0.0
     usage: Usage = msgspec.field(default_factory=Usage)
     timings_ms: dict[str, float] = {}
+    reason: str = ""
+    guard: str = ""
+    entry_id: str = ""
+    similarity: float | None = None
 
 
 FINISHED = Topic(

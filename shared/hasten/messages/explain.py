@@ -1,0 +1,43 @@
+"""Asking why a request hits or misses, without an answer being made."""
+
+from typing import Literal
+
+from hasten.messages.cache import Explained
+from hasten.messages.chat import ChatRequest, parse_chat
+from hasten.messages.failure import Failure
+from hasten.topics import Reply, Topic
+
+Permission = Literal["exact", "meaning", "share", "store"]
+
+
+class Explanation(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the answer to a request would come from at this moment, and why.
+
+    `outcome` is exact, semantic or miss, with `entry_id` for a hit and `reason` for a miss. `may_not` maps what the
+    request may not do (be found by key: `exact`, be found by `meaning`, `share` a running generation, be the source of
+    a `store`d answer) to the reason; what is not named it may do. `key` and `partition` are short hashes and `parts`
+    those of what the partition is made of. `tags` are what an answer would depend on besides its documents, its model
+    and itself. `lookup` is the cache's own account, absent when no cache answered.
+    """
+
+    outcome: Literal["exact", "semantic", "miss"]
+    reason: str = ""
+    entry_id: str = ""
+    key: str
+    partition: str
+    parts: dict[str, str] = {}
+    may_not: dict[str, str] = {}
+    tags: list[str] = []
+    lookup: Explained | None = None
+
+
+EXPLAIN = Topic(
+    name="explain",
+    template="hasten.v1.explain.{tenant}",
+    request=ChatRequest,
+    reply=Explanation | Failure,
+    queue="orchestrator",
+    decode=parse_chat,
+    summary="Say why a chat request would hit or miss; nothing is generated or stored.",
+)
+TOPICS = (EXPLAIN,)

@@ -1,0 +1,207 @@
+"""Orchestrator replicas, each on a connection of its own, before scripted peers; a request can be sent to one."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+from scripted_peers import Scripted
+
+from hasten.bus import Bus
+from hasten.cache.service import Cache
+from hasten.cache.settings import Settings as CacheSettings
+from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT
+from hasten.messages.chat import CHAT, Chunk, Note, Ping
+from hasten.nats_server import NatsServer
+from hasten.orchestrator.lease import BUCKET
+from hasten.orchestrator.service import build
+from hasten.orchestrator.settings import Settings
+from hasten.vectors.opening import store
+from loadtest.staleness.cable import Cable
+
+ASK = {"messages": [{"role": "user", "content": "When does the tide rise?"}]}
+
+
+class Replica:
+    """One orchestrator and its connection."""
+
+    def __init__(self, bus: Bus, settings: Settings) -> None:
+        self.bus, self.unit = bus, build(settings, bus)
+        self.dead = False
+
+    @property
+    def leases(self) -> dict[str, int]:
+        """What became of its leases."""
+        return self.unit.report()["leases"]  # type: ignore[no-any-return]
+
+    @property
+    def hears(self) -> bool:
+        """Whether it hears new requests."""
+        return any(one.subject == CHAT.pattern for one in self.unit.service._hearing)
+
+    async def hear(self, yes: bool) -> None:
+        """Lets it hear new requests, or leaves them to the others."""
+        service = self.unit.service
+        if yes and not self.hears:
+            chat = next(one for one in service._heard if one.topic is CHAT)
+            made = await self.bus.subscribe(chat.subject, service._receiver(chat), queue="orchestrator")
+            service._hearing.append(made)
+        elif not yes and self.hears:
+            chats = [one for one in service._hearing if one.subject == CHAT.pattern]
+            service._hearing.remove(chats[0])
+            await chats[0].unsubscribe()
+        await self.bus.flush()
+
+    async def die(self) -> None:
+        """Takes its connection away, as the end of its process would, and then whatever it was at."""
+        self.dead = True
+        await self.bus._abandon()
+        for task in list(self.unit.service._tasks):
+            task.cancel()
+
+
+class Replicas:
+    """Replicas of one system; `client` asks them."""
+
+    def __init__(self, server: NatsServer, client: Bus, settings: Settings) -> None:
+        self._server, self.client, self._settings = server, client, settings
+        self._cables = contextlib.AsyncExitStack()
+        self.all: list[Replica] = []
+
+    async def cable(self) -> Cable:
+        """A network of its own for a replica."""
+        return await self._cables.enter_async_context(Cable(self._server.port))
+
+    async def add(self, cable: Cable | None = None) -> Replica:
+        """One more, which hears requests."""
+        made = Replica(await Bus.connect((cable or self._server).url), self._settings)
+        self.all.append(made)
+        await made.unit.start()
+        return made
+
+    async def only(self, chosen: Replica) -> None:
+        """Lets only this one hear requests."""
+        for replica in self.all:
+            if not replica.dead:
+                await replica.hear(replica is chosen)
+
+    async def stream(self, replica: Replica, body: dict[str, Any] = ASK, tenant: str = "acme", **options: Any) -> Any:
+        """The stream of a request to this replica."""
+        await self.only(replica)
+        stream = await self.client.stream(CHAT, body, tenant=tenant, **options)
+        await self.client.flush()
+        return stream
+
+    async def ask(
+        self, replica: Replica, body: dict[str, Any] = ASK, tenant: str = "acme", **options: Any
+    ) -> list[Any]:
+        """The events of a request to this replica, without pings."""
+        return await events_of(await self.stream(replica, body, tenant, **options))
+
+    async def sequence(self) -> int:
+        """How much has been written to the bucket of leases."""
+        return (await self.client.js.stream_info(f"KV_{BUCKET}")).state.last_seq
+
+    async def close(self) -> None:
+        for replica in self.all:
+            if not replica.dead:
+                await replica.unit.drain()
+            with contextlib.suppress(Exception):
+                await replica.unit.close()
+            await replica.bus.close()
+        await self._cables.aclose()
+
+
+class Gate:
+    """Holds a scripted worker before the chunk `at` of every generation, until it is opened."""
+
+    def __init__(self, peers: Scripted, at: int = 0) -> None:
+        self._at, self._open = at, asyncio.Event()
+        peers.broken = {"w1": self._pass}
+
+    async def _pass(self, seq: int, _: Any) -> None:
+        if seq == self._at:
+            await self._open.wait()
+
+    def open(self) -> None:
+        """Lets everything through from now on."""
+        self._open.set()
+
+
+async def events_of(stream: Any) -> list[Any]:
+    """All the events of a stream without pings."""
+    return [event async for event in stream if not isinstance(event, Ping)]
+
+
+async def first_chunk(stream: Any) -> Chunk:
+    """Reads a stream up to its first chunk."""
+    async for event in stream:
+        if isinstance(event, Chunk):
+            return event
+    raise AssertionError("the stream has ended")
+
+
+def text(events: list[Any]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Chunk))
+
+
+def notes(events: list[Any]) -> dict[str, Any]:
+    return {event.kind: event.data for event in events if isinstance(event, Note)}
+
+
+async def until(condition: Callable[[], Any], timeout_s: float = 10) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@pytest_asyncio.fixture
+async def peers(bus: Bus) -> AsyncIterator[Scripted]:
+    made = Scripted(bus)
+    await made.start()
+    yield made
+    await made.close()
+
+
+@pytest_asyncio.fixture
+async def replicas(nats_server: NatsServer, peers: Scripted) -> AsyncIterator[Replicas]:
+    client = await Bus.connect(nats_server.url, name="client")
+    made = Replicas(nats_server, client, Settings(exact_wait_ms=20))
+    yield made
+    await made.close()
+    await client.close()
+
+
+@pytest_asyncio.fixture
+async def half_scripted(bus: Bus) -> AsyncIterator[Scripted]:
+    """Scripted peers but for the cache."""
+    made = Scripted(bus, real=(CACHE_LOOKUP, CACHE_PUT))
+    await made.start()
+    yield made
+    await made.close()
+
+
+@contextlib.asynccontextmanager
+async def caching(bus: Bus, folder: Path, **settings: Any) -> AsyncIterator[Cache]:
+    made = Cache(CacheSettings(dim=1, **settings), bus, store(":memory:", folder, "cache"))
+    try:
+        await made.start()
+        yield made
+    finally:
+        await made.drain()
+        await made.close()
+
+
+@contextlib.asynccontextmanager
+async def running(server: NatsServer, count: int, **settings: Any) -> AsyncIterator[Replicas]:
+    client = await Bus.connect(server.url)
+    made = Replicas(server, client, Settings(exact_wait_ms=20, **settings))
+    try:
+        for _ in range(count):
+            await made.add()
+        yield made
+    finally:
+        await made.close()
+        await client.close()

@@ -1,0 +1,111 @@
+"""Orchestrators as processes of their own, of which the one that leads a generation is killed or stopped."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+from scripted_peers import Scripted
+
+from hasten.bus import Bus
+from hasten.discovery import survey
+from hasten.messages.chat import CHAT, Chunk, Done, Ping
+from hasten.nats_server import NatsServer
+from hasten.orchestrator.lease import BUCKET, Word
+
+ANSWER = " ".join(f"word{at}" for at in range(150))
+ASK = {"messages": [{"role": "user", "content": "When does the tide rise?"}]}
+
+
+class Orchestrators:
+    """Processes by the id that their replica has on the bus."""
+
+    def __init__(self, url: str, bus: Bus, folder: Path) -> None:
+        self._url, self._bus, self._folder = url, bus, folder
+        self.running: dict[str, asyncio.subprocess.Process] = {}
+
+    async def add(self) -> str:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "hasten.orchestrator",
+            *("--nats", self._url, "--data", str(self._folder)),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            assert (await process.stdout.readline()).startswith(b"ready ")
+        (id_,) = set(await self.reports()) - set(self.running)
+        self.running[id_] = process
+        return id_
+
+    async def reports(self) -> dict[str, dict[str, Any]]:
+        """What each replica says of itself."""
+        return {one.id: one.report for one in await survey(self._bus) if one.name == "orchestrator"}
+
+    async def leader(self) -> str:
+        """The replica whose address is in the one lease there is."""
+        message = await self._bus.js.get_last_msg(f"KV_{BUCKET}", f"$KV.{BUCKET}.>")
+        return msgspec.json.decode(message.data or b"", type=Word).leader
+
+    async def close(self) -> None:
+        for process in self.running.values():
+            if process.returncode is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            await process.communicate()
+
+
+@pytest_asyncio.fixture
+async def peers(bus: Bus) -> AsyncIterator[Scripted]:
+    made = Scripted(bus)
+    made.answer, made.chunk_delay_s = ANSWER, 0.03
+    await made.start()
+    yield made
+    await made.close()
+
+
+@pytest_asyncio.fixture
+async def orchestrators(nats_server: NatsServer, bus: Bus, tmp_path: Path) -> AsyncIterator[Orchestrators]:
+    made = Orchestrators(nats_server.url, bus, tmp_path)
+    yield made
+    await made.close()
+
+
+async def read(stream: Any) -> list[Any]:
+    return [event async for event in stream if not isinstance(event, Ping)]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+async def test_who_follows_a_lost_leader_reads_the_whole_answer_once(
+    bus: Bus, peers: Scripted, orchestrators: Orchestrators, how: signal.Signals
+) -> None:
+    leader = await orchestrators.add()
+    first = await bus.stream(CHAT, ASK, tenant="acme")
+    async for event in first:
+        if isinstance(event, Chunk):
+            break
+    assert await orchestrators.leader() == leader
+    other = await orchestrators.add()
+    streams = [first]
+    while not (await orchestrators.reports())[other].get("leases", {}).get("followed"):
+        streams.append(await bus.stream(CHAT, ASK, tenant="acme"))
+    os.kill(orchestrators.running[leader].pid, how)
+    answers = await asyncio.gather(*(read(stream) for stream in streams))
+    whole = [events for events in answers if isinstance(events[-1], Done)]
+    assert whole, "at least one of them was read from the replica that lives"
+    for events in whole:
+        chunks = [event for event in events if isinstance(event, Chunk)]
+        assert [chunk.seq for chunk in chunks] == list(range(len(chunks)))
+        assert "".join(chunk.text for chunk in chunks) == ANSWER
+    begun, resumed = (request for _, request in peers.generated)
+    assert resumed.messages == begun.messages
+    assert ANSWER.startswith(resumed.continues)
+    assert resumed.continues, "nothing that was shown is generated twice"
+    assert await orchestrators.leader() in ("", other)

@@ -1,0 +1,289 @@
+"""One generation for identical requests, whichever replica they reach: followers, leavers, lost leaders, tenants."""
+
+import asyncio
+import hashlib
+from typing import Any
+
+import pytest
+from replica_rig import ASK, Gate, Replica, Replicas, events_of, first_chunk, notes, peers, replicas, text, until
+from scripted_peers import ANSWER, Scripted
+
+from hasten.bus import Bus
+from hasten.deadline import TENANT
+from hasten.messages.chat import CHAT, Chunk, Done
+from hasten.messages.failure import Failure
+from hasten.messages.follow import FOLLOW, Follow
+from hasten.orchestrator.lease import BUCKET
+from hasten.service import Call
+
+__all__ = ["peers", "replicas"]
+
+
+async def pair(replicas: Replicas) -> tuple[Replica, Replica]:
+    return await replicas.add(), await replicas.add()
+
+
+async def test_a_hundred_identical_questions_at_three_replicas_are_one_generation(
+    replicas: Replicas, peers: Scripted
+) -> None:
+    for _ in range(3):
+        await replicas.add()
+    gate = Gate(peers, 2)
+    streams = [await replicas.client.stream(CHAT, ASK, tenant="acme") for _ in range(100)]
+    await until(lambda: sum(len(replica.unit.service._calls) for replica in replicas.all) == 102)
+    gate.open()
+    answers = await asyncio.gather(*(events_of(stream) for stream in streams))
+    assert {text(events) for events in answers} == {ANSWER}
+    assert len(peers.generated) == 1
+    assert sorted(events[-1].cache for events in answers) == ["miss"] + ["shared"] * 99
+    assert [replica.leases for replica in replicas.all].count({"followed": 1}) == 2, "each replica follows once"
+    shared = [events for events in answers if events[-1].cache == "shared"]
+    told = [event.data for events in shared for event in events if getattr(event, "kind", "") == "cache"]
+    assert told == [{"hit": "shared"}] * 99
+
+
+async def test_a_follower_elsewhere_gets_everything_from_the_first_chunk_and_then_live(
+    replicas: Replicas, peers: Scripted
+) -> None:
+    leader, other = await pair(replicas)
+    gate = Gate(peers, 3)
+    first = await replicas.stream(leader)
+    await until(lambda: leader.unit._flights.all and max(one.chunks for one in leader.unit._flights.all) == 3)
+    second = await replicas.stream(other)
+    assert (await first_chunk(second)).text == "The"
+    assert [(await anext(second)).text for _ in range(2)] == [" tide", " rises"]
+    gate.open()
+    rest = await events_of(second)
+    assert "The tide rises" + text(rest) == text(await events_of(first)) == ANSWER
+    assert (rest[-1].cache, len(peers.generated)) == ("shared", 1)
+
+
+async def test_whoever_leaves_the_last_reader_gets_the_answer(replicas: Replicas, peers: Scripted) -> None:
+    """Case c2-16: A leads and leaves after two chunks, B follows here and leaves, C follows elsewhere and stays."""
+    one, other = await pair(replicas)
+    gate = Gate(peers, 3)
+    leader = await replicas.stream(one)
+    await first_chunk(leader)
+    here, elsewhere = await replicas.stream(one), await replicas.stream(other)
+    await first_chunk(elsewhere)
+    await anext(leader)
+    await leader.aclose()
+    await anext(here)
+    await here.aclose()
+    await until(lambda: [flight.readers for flight in one.unit._flights.all] == [1])
+    gate.open()
+    assert "The" + text(await events_of(elsewhere)) == ANSWER
+    assert (len(peers.generated), peers.cancelled) == (1, [])
+
+
+async def test_the_last_reader_to_leave_stops_the_worker_even_from_elsewhere(
+    replicas: Replicas, peers: Scripted
+) -> None:
+    """And case c2-07: what was cut off is not stored, and the next one to ask gets a whole answer."""
+    one, other = await pair(replicas)
+    peers.chunk_delay_s = 0.2
+    leader, follower = await replicas.stream(one), await replicas.stream(other)
+    await first_chunk(follower)
+    await leader.aclose()
+    await first_chunk(await replicas.stream(other, {**ASK, "seed": 1}))
+    assert peers.cancelled == []
+    await follower.aclose()
+    await until(lambda: peers.cancelled)
+    assert peers.puts == []
+    assert text(await replicas.ask(other)) == ANSWER
+
+
+async def test_nothing_of_another_tenants_flight_is_shared_or_seen(replicas: Replicas, peers: Scripted) -> None:
+    one, other = await pair(replicas)
+    go_on = asyncio.Event()
+
+    async def waits(seq: int, call: Call) -> None:
+        if seq == 1 and call.tenant == "acme":
+            await go_on.wait()
+
+    peers.broken = {"w1": waits}
+    first = await replicas.stream(one)
+    await first_chunk(first)
+    writes = await replicas.sequence()
+    again = await replicas.ask(other, tenant="globex")
+    assert (again[-1].cache, len(peers.generated)) == ("miss", 2)
+    assert "shared" not in str(notes(again))
+    await until(lambda: not other.unit._flights.all)
+    assert await replicas.sequence() - writes == 2, "a lease of its own, taken and released: no meeting with the other"
+    (key,) = one.unit._flights._leading
+    stolen = await replicas.client.stream(
+        FOLLOW, Follow(key=key), replica=one.unit.service.id, headers={TENANT: "globex"}
+    )
+    assert [event.code for event in await events_of(stolen) if isinstance(event, Failure)] == ["not_found"]
+    go_on.set()
+    assert "The" + text(await events_of(first)) == ANSWER
+
+
+async def test_the_bucket_holds_hashes_only(replicas: Replicas, peers: Scripted) -> None:
+    one = await replicas.add()
+    await replicas.ask(one)
+    info = await replicas.client.js.stream_info(f"KV_{BUCKET}", subjects_filter=">")
+    (subject,) = info.state.subjects or {}
+    assert len(subject.rpartition(".")[2]) == len(hashlib.sha256().hexdigest())
+    value = await replicas.client.js.get_last_msg(f"KV_{BUCKET}", subject)
+    assert value.data is not None
+    assert b"tide" not in value.data
+    assert b"acme" not in value.data
+
+
+async def test_a_hit_never_touches_the_bucket(replicas: Replicas, peers: Scripted) -> None:
+    one, other = await pair(replicas)
+    await replicas.ask(one)
+    await until(lambda: not one.unit._flights.all)
+    await one.unit._leases.close()
+    writes = await replicas.sequence()
+    for replica in (one, other, one):
+        assert (await replicas.ask(replica))[-1].cache == "exact"
+    assert await replicas.sequence() == writes
+
+
+@pytest.mark.parametrize("body", [{"cache": {"mode": "off"}}, {"temperature": 0.7}, {"cache": {"mode": "refresh"}}])
+async def test_what_may_not_be_shared_takes_no_lease(replicas: Replicas, peers: Scripted, body: dict[str, Any]) -> None:
+    one, other = await pair(replicas)
+    peers.chunk_delay_s = 0.02
+    streams = [await replicas.stream(replica, {**ASK, **body}) for replica in (one, other)]
+    answers = await asyncio.gather(*(events_of(stream) for stream in streams))
+    assert [events[-1].cache for events in answers] == ["miss", "miss"]
+    assert await replicas.sequence() == 0
+
+
+async def test_who_asks_just_after_the_end_gets_the_stored_answer(replicas: Replicas, peers: Scripted) -> None:
+    """The answer has ended and is on its way to the store: the follower waits for that instead of generating."""
+    one, other = await pair(replicas)
+    peers.delays = {"put": 0.2}
+    for seed in range(3):
+        body = {**ASK, "seed": seed}
+        assert (await replicas.ask(one, body))[-1].cache == "miss"
+        assert (await replicas.ask(other, body))[-1].cache == "exact"
+        assert len(peers.generated) == seed + 1
+
+
+async def test_who_missed_just_before_the_end_looks_again_under_the_lease(replicas: Replicas, peers: Scripted) -> None:
+    """The exact lookup missed before the answer was stored; the lease is free by the time it is claimed."""
+    one, other = await pair(replicas)
+    gate, claim = asyncio.Event(), other.unit._leases.claim
+
+    async def late(key: str) -> Any:
+        await gate.wait()
+        return await claim(key)
+
+    other.unit._leases.claim = late  # type: ignore[method-assign]
+    second = await replicas.stream(other)
+    await until(lambda: ("compress", "ended") in peers.log)
+    assert (await replicas.ask(one))[-1].cache == "miss"
+    await until(lambda: not one.unit._flights.all)
+    await one.unit._leases.close()
+    gate.set()
+    assert (await events_of(second))[-1].cache == "exact"
+    assert len(peers.generated) == 1
+
+
+async def test_a_failed_leader_does_not_poison_who_follows_elsewhere(replicas: Replicas, peers: Scripted) -> None:
+    one, other = await pair(replicas)
+    calls = 0
+
+    async def fails_once(_: int, call: Call) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            await until(lambda: other.leases.get("followed") == 1)
+            await call.send(Failure(code="internal"))
+            raise RuntimeError
+
+    peers.broken = {"w1": fails_once}
+    leader = await replicas.stream(one)
+    await until(lambda: peers.generated)
+    followers = [await replicas.stream(replica) for replica in (other, other, one)]
+    answers = await asyncio.gather(*(events_of(stream) for stream in (leader, *followers)))
+    assert [type(events[-1]).__name__ for events in answers] == ["Failure", "Done", "Done", "Done"]
+    assert len(peers.generated) == 2, "the followers of a failed leader share the next generation"
+
+
+async def test_a_failure_that_everybody_would_meet_is_passed_on(replicas: Replicas, peers: Scripted) -> None:
+    one, other = await pair(replicas)
+
+    async def refuses(_: int, call: Call) -> None:
+        await until(lambda: other.leases.get("followed") == 1)
+        await call.send(Failure(code="context_overflow", detail="too long"))
+        raise RuntimeError
+
+    peers.broken = {"w1": refuses}
+    streams = [await replicas.stream(replica) for replica in (one, other)]
+    answers = await asyncio.gather(*(events_of(stream) for stream in streams))
+    assert [events[-1].code for events in answers] == ["context_overflow"] * 2
+    assert len(peers.generated) == 1
+
+
+async def test_a_follower_with_more_time_outlives_its_leaders_deadline(replicas: Replicas, peers: Scripted) -> None:
+    one, other = await pair(replicas)
+    peers.chunk_delay_s = 0.4
+    hurried = await replicas.stream(one, {**ASK, "deadline_ms": 1500})
+    await first_chunk(hurried)
+    answer = await replicas.ask(other)
+    assert text(answer) == ANSWER
+    assert (await events_of(hurried))[-1].code == "deadline"
+    assert [request.continues for _, request in peers.generated][:1] == [""]
+    assert all(ANSWER.startswith(request.continues) for _, request in peers.generated[1:])
+    assert all(request.continues for _, request in peers.generated[1:]), "nothing is generated twice"
+
+
+async def test_a_drain_finishes_who_follows_from_elsewhere(replicas: Replicas, peers: Scripted) -> None:
+    one, other = await pair(replicas)
+    gate = Gate(peers, 3)
+    leader = await replicas.stream(one)
+    await first_chunk(leader)
+    follower = await replicas.stream(other)
+    await first_chunk(follower)
+    draining = asyncio.create_task(one.unit.drain())
+    await until(lambda: one.unit.service.draining)
+    late = await replicas.client.stream(CHAT, ASK, tenant="acme")
+    await until(lambda: len(other.unit.service._calls) == 2)
+    gate.open()
+    answers = await asyncio.gather(events_of(follower), events_of(late))
+    assert ["The" + text(answers[0]), text(answers[1])] == [ANSWER] * 2
+    assert (len(peers.generated), peers.cancelled) == (1, [])
+    await draining
+
+
+async def test_without_a_bucket_every_replica_shares_for_itself(replicas: Replicas, peers: Scripted, bus: Bus) -> None:
+    one, other = await pair(replicas)
+    await bus.js.delete_stream(f"KV_{BUCKET}")
+    await bus.js.add_stream(name="squatter", subjects=[f"$KV.{BUCKET}.>"], max_msg_size=1)
+    gate = Gate(peers, 3)
+    streams = [await replicas.stream(replica) for replica in (one, one, other, other)]
+    await until(lambda: len(peers.generated) == 2)
+    await until(lambda: len(one.unit.service._calls) == len(other.unit.service._calls) == 2)
+    gate.open()
+    answers = await asyncio.gather(*(events_of(stream) for stream in streams))
+    assert [type(events[-1]) for events in answers] == [Done] * 4
+    assert [replica.leases for replica in (one, other)] == [{"unavailable": 1}] * 2
+    assert len(peers.generated) == 2
+    await bus.js.delete_stream("squatter")
+    for replica in (one, other):
+        await replica.unit._leases.start()
+        await until(lambda replica=replica: not replica.unit._leases._tasks)  # type: ignore[misc]
+        replica.unit._leases._resting_until = 0.0
+    gate = Gate(peers, 3)
+    streams = [await replicas.stream(replica, {**ASK, "seed": 1}) for replica in (one, other)]
+    await until(lambda: sum(replica.leases.get("followed", 0) for replica in (one, other)) == 1)
+    gate.open()
+    answers = await asyncio.gather(*(events_of(stream) for stream in streams))
+    assert sorted(events[-1].cache for events in answers) == ["miss", "shared"], "the bucket has been made again"
+
+
+async def test_no_chunk_is_missing_or_twice_in_any_stream(replicas: Replicas, peers: Scripted) -> None:
+    one, other = await pair(replicas)
+    peers.answer = " ".join(f"word{at}" for at in range(60))
+    peers.chunk_delay_s = 0.03
+    first = await replicas.stream(one)
+    await first_chunk(first)
+    rest = [await replicas.stream(replica) for replica in (other, one, other)]
+    for events in await asyncio.gather(*(events_of(stream) for stream in rest)):
+        chunks = [event for event in events if isinstance(event, Chunk)]
+        assert [chunk.seq for chunk in chunks] == list(range(60))
+        assert (text(events), events[-1].chunks) == (peers.answer, 60)
