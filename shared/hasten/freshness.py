@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import islice
 
-from hasten.bus import Bus
+from hasten.bus import Bus, cancelled
 from hasten.changes import ALL, EVERYBODY, ChangeReader, Eviction, Reading, above
 from hasten.changes.causes import WHOLE
 from hasten.changes.settings import Changes
@@ -161,7 +161,7 @@ class Freshness:
 
     async def _follow(self) -> None:
         """Begins anew whenever the stream has been lost."""
-        while not self._closed:
+        while not cancelled():
             await asyncio.sleep(POLL_S)
             if self.reader.lost:
                 await self._renew()
@@ -171,7 +171,7 @@ class Freshness:
         answers that were read from the former one and are stored only now would look new."""
         former = self._seen
         log.warning("%s is gone: nothing that was read before is served", STREAM)
-        while not self._closed:
+        while not cancelled():
             await self.reader.close()
             try:
                 await ensure_stream(self._bus, self._changes.sources)

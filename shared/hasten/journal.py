@@ -15,7 +15,7 @@ from nats.aio.subscription import Subscription
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError, NotFoundError
 
-from hasten.bus import Bus
+from hasten.bus import Bus, cancelled
 from hasten.messages.change import REPLICAS, STREAM
 from hasten.messages.failure import Failed
 from hasten.telemetry import logger
@@ -111,7 +111,6 @@ class Reader:
         self._inbox = self._consumer = ""
         self._connections = 0
         self._task: asyncio.Task[None] | None = None
-        self._closing = False
         self._end = 0
         self._claims = deque[tuple[int, float]](maxlen=CLAIMS)
         self._on_progress: list[Callable[[], None]] = []
@@ -202,7 +201,7 @@ class Reader:
             call()
 
     async def _watch(self) -> None:
-        while not self._closing and not self.lost:
+        while not cancelled() and not self.lost:
             try:
                 await self.confirm()
                 if self._stalled and not self.lost:
@@ -256,7 +255,6 @@ class Reader:
 
     async def close(self) -> None:
         """Stops reading and removes the consumer."""
-        self._closing = True  # asyncio.wait_for of Python 3.11, which nats-py uses, can swallow a cancellation
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

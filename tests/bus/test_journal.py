@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 
 from hasten.bus import Bus
 from hasten.freshness import Freshness
-from hasten.journal import WINDOW, Entry, Reader, ensure_stream, stream_state
+from hasten.journal import POLL_S, WINDOW, Entry, Reader, ensure_stream, stream_state
 from hasten.messages.change import CHANGE, STREAM, Change
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import DOCUMENT, Document
@@ -302,3 +302,18 @@ async def test_jetstream_that_is_switched_off_is_one_sentence(tmp_path: Path) ->
         await ensure_stream(bus)
     await bus.close()
     await server.stop()
+
+
+async def test_a_reader_whose_task_is_cancelled_in_the_middle_of_a_question_ends(bus: Bus) -> None:
+    """Whoever ends the loop without closing anything cancels its tasks, at any moment, and waits for them."""
+    await ensure_stream(bus)
+    for delay_s in (0.0, 0.001, 0.002, 0.003):
+        reader = Reader(bus, lambda entry: None)
+        await reader.start()
+        task = reader._task
+        assert task is not None
+        await asyncio.sleep(POLL_S + delay_s)
+        task.cancel()
+        async with asyncio.timeout(20):
+            await asyncio.wait({task})
+        await reader.close()
