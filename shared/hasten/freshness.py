@@ -62,14 +62,15 @@ class TagTable:
     def change(self, tenant: str, tag: str, sequence: int) -> None:
         """Records a change; a lower sequence than the known one changes nothing."""
         key = (tenant, tag.partition(":")[0])
-        self.newest = max(sequence, self.newest)
+        if sequence > self.newest:
+            self.newest = sequence
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group()
-        else:
+        elif len(group.last) == 1:
             self._groups.move_to_end(key)
         before = group.last.pop(tag, None)
-        group.last[tag] = max(sequence, before or 0)
+        group.last[tag] = sequence if before is None or sequence > before else before
         if before is None:
             self._size += 1
             if self._size > self._limit:
