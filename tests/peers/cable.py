@@ -9,6 +9,7 @@ class Cable:
 
     def __init__(self, port: int) -> None:
         self._port, self._tasks = port, set[asyncio.Task[None]]()
+        self._ends: list[asyncio.StreamWriter] = []
         self.url, self.cut = "", asyncio.Event()
         self.cut.set()
 
@@ -19,6 +20,7 @@ class Cable:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        self._ends += [writer, back]
         for source, target in ((reader, back), (there, writer)):
             self._tasks.add(asyncio.get_running_loop().create_task(self._carry(source, target)))
 
@@ -32,4 +34,7 @@ class Cable:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for end in self._ends:
+            end.close()
+        await asyncio.gather(*(end.wait_closed() for end in self._ends), return_exceptions=True)
         self._server.close()
