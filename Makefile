@@ -17,7 +17,7 @@ help:
 	@echo 'make up      start everything embedded and stay until Ctrl-C'
 	@echo 'make bench   measure the budgets against bare NATS and the engine alone'
 	@echo 'make test    the tests, as CI runs them'
-	@echo 'make test-cdc  real Debezium on a real PostgreSQL; needs Java 17 and PostgreSQL, a minute'
+	@echo 'make test-cdc  real Debezium on a real PostgreSQL; needs Java 17 and PostgreSQL, two minutes'
 	@echo 'make check   format, lint, types, imports, generated docs; under 20 s'
 	@echo 'make format  put the format right'
 	@echo 'make docs    write docs/asyncapi.json anew'

@@ -1,1 +1,1 @@
-"""Measurements on public data and under load; nothing here is needed to run hasten."""
+"""Load tests: commands that measure or try to break a running system, too long for the tests."""

@@ -182,10 +182,13 @@ class Bus:
             payload = encode(body)
         except UnicodeEncodeError:
             raise Failed("bad_request", "the message holds text that is not valid Unicode") from None
+        self._check_size(payload)
+        return payload
+
+    def _check_size(self, payload: bytes) -> None:
         limit = self._client.max_payload
         if limit and len(payload) > limit - 1024:
             raise Failed("too_large", f"the message has {len(payload)} bytes, the server takes {limit - 1024}")
-        return payload
 
     async def publish(self, topic: Topic, body: Any, *, headers: dict[str, str] | None = None, **tokens: str) -> None:
         """Publishes an event. Raises BadName for a bad token and Failed(too_large)."""
@@ -201,6 +204,7 @@ class Bus:
 
     async def store_raw(self, subject: str, payload: bytes, *, headers: dict[str, str] | None = None) -> int:
         """Like `store`, for bytes and subjects of others."""
+        self._check_size(payload)
         try:
             ack = await self.js.publish(subject, payload, headers=headers)
         except (nats.errors.Error, TimeoutError) as error:

@@ -26,6 +26,9 @@ _PARTS = {
     "user": "user",
 }
 """What the fields of a partition are called when one says which of them differ; all others are `sampling`."""
+_APART = IGNORED | {"messages", "extra"}
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(ChatRequest)}
+"""Compared by value: omit_defaults compares strings by identity, and what was decoded is never the default itself."""
 _SHORT = 12
 """Hexadecimal digits of a short hash."""
 
@@ -64,11 +67,9 @@ def _is_one_text(content: Any) -> bool:
 
 
 def _options(request: ChatRequest) -> dict[str, Any]:
-    """Every field that can change the answer, the turns aside."""
+    """Every field that can change the answer, the turns aside; one that says its default says nothing."""
     plain: dict[str, Any] = msgspec.to_builtins(request)
-    options = {
-        name: value for name, value in plain.items() if name not in IGNORED and name not in ("messages", "extra")
-    }
+    options = {name: value for name, value in plain.items() if name not in _APART and value != _DEFAULTS.get(name)}
     options["extra"] = {name: value for name, value in request.extra.items() if name not in IGNORED_EXTRA}
     options["user"] = request.user if request.cache.scope == "user" else None
     return options

@@ -4,17 +4,22 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import islice
 
 from hasten.bus import Bus
-from hasten.changes import ALL, EVERYBODY, Eviction, above, evicted
+from hasten.changes import ALL, EVERYBODY, ChangeReader, Eviction, Reading, above
+from hasten.changes.causes import WHOLE
+from hasten.changes.settings import Changes
+from hasten.dead_letters import DeadLetters
 from hasten.journal import POLL_S, Entry, Reader, ensure_stream, stream_state
 from hasten.messages.change import STREAM
 from hasten.messages.failure import Failed
 from hasten.replicas import LEASE_S, Replica
-from hasten.telemetry import logger
+from hasten.telemetry import counter, logger
 
 log = logger("freshness")
+_heard = counter("change_events_total", "Messages of HASTEN_CHANGES, by shape and what they evicted", "shape", "evicts")
 MAX_TAGS = 200_000
 FORGOTTEN = 1000
 """Tags forgotten at a time: a pause of well under a millisecond."""
@@ -42,13 +47,14 @@ class TagTable:
     """The last sequence at which each (tenant, tag) changed, bounded; pure.
 
     Beyond `limit` tags the table of the most tags forgets its oldest, and whatever depends on that table and was read
-    before those changes is not fresh; a burst over one table costs the others nothing. Only when every table has a
-    single tag left the oldest are forgotten for all, which raises `floor`: nothing read before it is fresh. Changes
-    for all tenants are under the tenant `*`. `newest` is the last change of all.
+    before those changes is not fresh; a burst over one table costs the others nothing. Only when no
+    table is large the oldest are forgotten for all, which raises `floor`: nothing read before it is fresh. Changes for
+    all tenants are under the tenant `*`. `newest` is the last change of all.
     """
 
     def __init__(self, limit: int = MAX_TAGS, floor: int = 0) -> None:
         self._limit, self.floor = limit, floor
+        self._batch = max(1, min(FORGOTTEN, limit // 2))
         self.newest = 0
         self._size = 0
         self._groups: OrderedDict[tuple[str, str], _Group] = OrderedDict()
@@ -71,14 +77,21 @@ class TagTable:
 
     def _forget(self) -> None:
         largest = max(self._groups.values(), key=lambda group: len(group.last))
-        if len(largest.last) == 1:
-            _, oldest = self._groups.popitem(last=False)
-            self.floor = max(self.floor, oldest.floor, *oldest.last.values())
-            self._size -= 1
+        if len(largest.last) < 2 * self._batch:
+            self._forget_tables()
             return
-        for tag in list(islice(largest.last, min(FORGOTTEN, len(largest.last) // 2))):
+        for tag in list(islice(largest.last, self._batch)):
             largest.floor = max(largest.floor, largest.last.pop(tag))
             self._size -= 1
+
+    def _forget_tables(self) -> None:
+        """Forgets the tables that have not changed for the longest time, for all: looking for the largest costs as
+        much as there are tables, so many tags have to go with each look."""
+        wanted = self._size - self._batch
+        while self._size > wanted:
+            _, oldest = self._groups.popitem(last=False)
+            self.floor = max(self.floor, oldest.floor, *oldest.last.values())
+            self._size -= len(oldest.last)
 
     def fresh(self, tenant: str, tags: Iterable[str], read_seq: int) -> bool:
         """Whether nothing that an answer with these tags depends on has changed since it was read at `read_seq`.
@@ -110,12 +123,14 @@ class Freshness:
         self,
         bus: Bus,
         *,
-        sources: list[str] | None = None,
+        changes: Changes | None = None,
         lease_s: float = LEASE_S,
         max_tags: int = MAX_TAGS,
         kind: str = "reader",
     ) -> None:
-        self._bus, self._sources, self._max_tags = bus, sources, max_tags
+        self._bus, self._changes, self._max_tags = bus, changes or Changes(), max_tags
+        self._events = ChangeReader(self._changes.rules)
+        self._letters = DeadLetters(bus)
         self._lease_s = min(lease_s, LEASE_S)
         self.replica = Replica(bus, kind)
         self._on_eviction: list[OnEviction] = []
@@ -127,7 +142,7 @@ class Freshness:
 
     async def start(self) -> None:
         """Makes the stream if need be and returns when its recent part has been read; raises Failed(unavailable)."""
-        await ensure_stream(self._bus, self._sources)
+        await ensure_stream(self._bus, self._changes.sources)
         await self.replica.start()
         await self._begin()
         self._task = asyncio.get_running_loop().create_task(self._follow())
@@ -159,7 +174,7 @@ class Freshness:
         while not self._closed:
             await self.reader.close()
             try:
-                await ensure_stream(self._bus, self._sources)
+                await ensure_stream(self._bus, self._changes.sources)
                 return await self._begin(former)
             except Failed as failed:
                 log.error("no hits: %s; delete it, and it is made as it has to be", failed.failure.detail)
@@ -172,7 +187,11 @@ class Freshness:
     def _apply(self, entry: Entry) -> None:
         self._skip_to(entry.sequence - 1)
         self._seen = max(self._seen, entry.sequence)
-        for eviction in evicted(entry.subject, entry.headers, entry.data):
+        reading = self._events.read(entry.subject, entry.headers, entry.data)
+        _count(reading.event.shape, _extent(reading)).inc()
+        if reading.event.fault:
+            self._letters.post(entry.sequence, entry.subject, reading.event.fault, len(entry.data))
+        for eviction in reading.evictions:
             for tag in eviction.tags:
                 self.table.change(eviction.tenant, tag, entry.sequence)
             for call in self._on_eviction:
@@ -215,4 +234,18 @@ class Freshness:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self.reader.close()
+        await self._letters.close()
         await self.replica.close()
+
+
+_count = cache(_heard.labels)
+"""Finding a counter by its labels costs as much as reading a small event."""
+
+
+def _extent(reading: Reading) -> str:
+    """How much a message evicts, for the count."""
+    if reading.repeated:
+        return "nothing again"
+    if not reading.evictions:
+        return "nothing"
+    return "a table" if reading.event.fault or reading.event.op in WHOLE else "rows"

@@ -163,10 +163,15 @@ class Barrier:
         """Who is registered now; None when it cannot be told."""
         try:
             async with asyncio.timeout(until - time.monotonic()):
-                info = await self._bus.js.stream_info(f"KV_{REPLICAS}", subjects_filter=_subject(">"))
+                found = await members(self._bus)
         except (nats.errors.Error, TimeoutError) as error:
             log.warning("the replicas cannot be told (%s): waiting for a whole lease", type(error).__name__)
             return None
-        members = {subject.rpartition(".")[2] for subject in info.state.subjects or {}}
-        self._applied = {replica: at for replica, at in self._applied.items() if replica in members}
-        return members
+        self._applied = {replica: at for replica, at in self._applied.items() if replica in found}
+        return found
+
+
+async def members(bus: Bus) -> set[str]:
+    """Who is registered now; raises nats.errors.Error or TimeoutError."""
+    info = await bus.js.stream_info(f"KV_{REPLICAS}", subjects_filter=_subject(">"))
+    return {subject.rpartition(".")[2] for subject in info.state.subjects or {}}

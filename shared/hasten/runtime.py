@@ -12,6 +12,7 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from hasten.bus import Bus
+from hasten.changes.settings import changes
 from hasten.models import Model, model_table
 from hasten.settings import SettingsError, settings
 from hasten.telemetry import logger
@@ -58,7 +59,8 @@ def check_sections(config: Mapping[str, Any]) -> None:
 def build(name: str, bus: Bus, config: Mapping[str, Any], **overrides: Any) -> Unit:
     """Builds one service with its settings; raises SettingsError for an unknown name, key or value.
 
-    `overrides` that the service has no setting for are left out. A service whose `build` takes `models` gets the table.
+    `overrides` that the service has no setting for are left out. A service whose `build` takes `models` gets the table,
+    one that takes `changes` the sources and rules of change events.
     """
     found = installed()
     if name not in found:
@@ -66,10 +68,11 @@ def build(name: str, bus: Bus, config: Mapping[str, Any], **overrides: Any) -> U
     kind = import_module(f"{found[name]}.settings").Settings
     make = import_module(f"{found[name]}.service").build
     given = settings(kind, name, config, **overrides)
-    if "models" in inspect.signature(make).parameters:
-        made: Unit = make(given, bus, model_table(config))
-    else:
-        made = make(given, bus)
+    wanted = inspect.signature(make).parameters
+    also: dict[str, Any] = {"models": model_table(config)} if "models" in wanted else {}
+    if "changes" in wanted:
+        also["changes"] = changes(config)
+    made: Unit = make(given, bus, **also)
     return made
 
 

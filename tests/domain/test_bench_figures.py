@@ -1,8 +1,12 @@
 """The benchmark's arithmetic."""
 
+import numpy as np
 import pytest
 
-from hasten.bench.figures import Measured, figure, figures, percentile
+from hasten.bench.chunk_delay import Streams, Tapped, delays_ms
+from hasten.bench.figures import Measured, Together, figure, figures, percentile
+from hasten.bench.likeness import alike, asked
+from hasten.bench.metrics import Metrics, above, at_most, between, total
 
 
 def test_percentiles_are_values_that_were_measured() -> None:
@@ -53,3 +57,64 @@ def test_hits_by_meaning_and_misses_are_judged_by_the_embedding() -> None:
 
 def test_what_was_not_measured_has_no_row() -> None:
     assert "miss, added to it" not in [row.what for row in figures(Measured(bare=[1.0], embed=[1.0], route=[1.0]))]
+
+
+def test_what_many_did_at_once_says_how_many_in_a_second() -> None:
+    many = Together(parallel=32, seconds=0.5, times=[4.0] * 100)
+    rows = {row.what: row for row in figures(Measured(bare=[1.0], embed=[1.0], route=[1.0], put_many=many))}
+    assert (rows["puts, 32 at once"].per_s, rows["puts, 32 at once"].p50_ms) == (200.0, 4.0)
+
+
+@pytest.mark.parametrize(("half_s", "met"), [(0.002, True), (0.0025, False)])
+def test_the_search_is_judged_by_the_bound_that_half_of_them_kept(half_s: float, met: bool) -> None:
+    seen = Measured(bare=[1.0], embed=[1.0], route=[1.0], search=(half_s, 0.01, 300))
+    (row,) = [row for row in figures(seen) if "search" in row.what]
+    assert (row.p50_ms, row.p99_ms, row.samples, row.met) == (half_s * 1000, 10.0, 300, met)
+
+
+TEXT = """# TYPE hasten_vectors_search_seconds histogram
+hasten_vectors_search_seconds_bucket{collection="cache",le="0.001"} %d
+hasten_vectors_search_seconds_bucket{collection="cache",le="0.02"} %d
+hasten_vectors_search_seconds_bucket{collection="cache",le="+Inf"} %d
+hasten_vectors_search_seconds_bucket{collection="passages",le="+Inf"} 7
+"""
+
+
+def test_a_histogram_is_read_between_two_moments() -> None:
+    name = "hasten_vectors_search_seconds"
+    before, after = (Metrics(TEXT % counts).buckets(name, collection="cache") for counts in ((5, 9, 10), (55, 99, 110)))
+    seen = between(before, after)
+    assert (total(seen), above(seen, 0.02)) == (100, 10)
+    assert (at_most(seen, 0.5), at_most(seen, 0.9), at_most(seen, 0.99)) == (0.001, 0.02, float("inf"))
+    assert total(Metrics(TEXT % (5, 9, 10)).buckets(name)) == 17
+    assert total(Metrics().buckets(name)) == 0
+
+
+def test_filler_lies_as_questions_do() -> None:
+    rows = alike(4000)
+    nearest = np.sort(rows[:200] @ rows.T, axis=1)
+    assert 0.8 < np.median(nearest[:, -2]) < 0.93
+    assert abs(np.median(nearest)) < 0.1
+    assert np.median(np.max(asked(rows, 100) @ rows.T, axis=1)) > 0.9
+    spectrum = np.linalg.eigvalsh(np.cov(rows.T))
+    assert 20 < spectrum.sum() ** 2 / (spectrum**2).sum() < 80
+
+
+def test_a_chunk_took_until_the_reader_had_all_of_its_text() -> None:
+    streams = Streams()
+    for subject, name, start in (("a", "s1n", 0.0), ("b", "s2n", 1.0)):
+        streams.heard(f"worker.{subject}", f"{name}1", start, shown=False)
+        streams.heard(f"reader.{subject}", f"{name}1", start + 0.001, shown=True)
+        streams.heard(f"worker.{subject}", f" {name}2", start + 0.1, shown=False)
+        streams.heard(f"worker.{subject}", f" {name}3", start + 0.105, shown=False)
+        streams.heard(f"reader.{subject}", f" {name}2 {name}3", start + 0.11, shown=True)
+    streams.heard("worker.c", "s3n1", 2.0, shown=False)
+    assert delays_ms(streams) == pytest.approx([1.0, 10.0, 5.0] * 2)
+    assert streams.lasted_s == pytest.approx(1.109)
+
+
+@pytest.mark.parametrize(("slow", "met"), [(1.9, True), (2.1, False)])
+def test_chunks_are_judged_by_the_slowest_hundredth(slow: float, met: bool) -> None:
+    chunks = Tapped(streams=200, chunks=[0.3] * 98 + [slow] * 2, bare=[0.1] * 100)
+    row = figures(Measured(bare=[1.0], embed=[1.0], route=[1.0], chunks=chunks))[-1]
+    assert (row.met, row.ratio, row.baseline) == (met, 3.0, "bare NATS relay")

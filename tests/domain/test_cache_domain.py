@@ -15,6 +15,7 @@ from hasten.cache.domain import (
     entry_id,
     entry_of,
     hit,
+    least_similarity,
     lifetime_s,
     named_tags,
     pair_marks,
@@ -92,12 +93,26 @@ def test_an_entry_wears_out_by_its_own_life_or_the_callers_patience(age_s: float
         assert worn(made, NOW + age_s * 1000, max_age_s) == (age_s > patience_s)
 
 
-@given(st.none() | st.floats(-1, 3))
-def test_a_caller_never_loosens_the_threshold(distance: float | None) -> None:
-    threshold = threshold_of(CacheLookup(key="k", max_distance=distance), SETTINGS)
-    assert SETTINGS.threshold <= threshold <= 1.0
-    if distance == 0:
-        assert threshold == 1.0
+@pytest.mark.parametrize(
+    ("tenant", "collections", "threshold"),
+    [
+        ("acme", [], 0.95),
+        ("acme", ["news"], 0.95),
+        ("acme", ["faq"], 0.93),
+        ("acme", ["faq", "health"], 0.995),
+        ("bank", [], 1.0),
+        ("bank", ["faq"], 1.0),
+    ],
+)
+def test_the_strictest_threshold_counts(tenant: str, collections: list[str], threshold: float) -> None:
+    named = {"faq": 0.93, "health": 0.995, "tenant:bank": 1.0}
+    settings = Settings(threshold=0.95, thresholds=named)
+    assert threshold_of(CacheLookup(key="k", collections=collections), tenant, settings) == threshold
+
+
+@pytest.mark.parametrize(("distance", "similarity"), [(None, -1.0), (0.0, 1.0), (-1.0, 1.0), (0.1, 0.9), (2.0, -1.0)])
+def test_a_caller_may_ask_for_a_similarity(distance: float | None, similarity: float) -> None:
+    assert least_similarity(CacheLookup(key="k", max_distance=distance)) == similarity
 
 
 def test_what_an_invalidation_names() -> None:

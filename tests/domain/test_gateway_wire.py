@@ -206,6 +206,30 @@ def test_headers_override_the_body() -> None:
 
 
 @pytest.mark.parametrize(
+    ("header", "body", "policy"),
+    [
+        ("no-store", None, {"store": False}),
+        ("no-cache", None, {"mode": "refresh"}),
+        ("max-age=0", None, {"mode": "refresh"}),
+        ("max-age=60", None, {"max_age_s": 60}),
+        ('No-Store , Max-Age="60"', {"tags": ["a"]}, {"store": False, "max_age_s": 60, "tags": ["a"]}),
+        ("no-cache, no-store", {"mode": "exact", "store": True}, {"mode": "exact", "store": True}),
+        ("max-age=60", {"max_age_s": 5}, {"max_age_s": 5}),
+        ("only-if-cached, max-age=soon, max-stale=9, max-age=-1, max-age=٣", None, None),
+        ("", {}, {}),
+    ],
+)
+def test_cache_control_says_what_the_body_does_not(header: str, body: Any, policy: Any) -> None:
+    plain = ASKED if body is None else {**ASKED, "cache": body}
+    assert ask_of(plain, {"cache-control": header}, "acme").body.get("cache") == policy
+
+
+def test_the_header_of_our_own_comes_before_all() -> None:
+    headers = {"cache-control": "no-cache, no-store", "x-hasten-cache": "exact"}
+    assert ask_of(ASKED, headers, "acme").body["cache"] == {"mode": "exact", "store": False}
+
+
+@pytest.mark.parametrize(
     ("change", "headers", "param"),
     [
         ({"messages": []}, {}, "messages"),
@@ -269,9 +293,15 @@ def test_headers_tell_what_is_known_and_stay_headers_whatever_a_name_holds() -> 
 
 def test_a_route_without_a_hit_is_a_miss_and_tells_the_model() -> None:
     head = Head("r1", "auto")
-    head.see(Note(kind="cache", data={"hit": None, "reason": "threshold"}))
+    head.see(Note(kind="cache", data={"hit": None, "reason": "guard", "guard": "words"}))
     head.see(Note(kind="route", data={"model": "small"}))
-    assert head.headers() == {"x-hasten-request-id": "r1", "x-hasten-cache": "miss", "x-hasten-model": "small"}
+    head.see(Note(kind="cache", data={"hit": None, "stored": False, "reason": "stale"}))
+    assert head.headers() == {
+        "x-hasten-request-id": "r1",
+        "x-hasten-cache": "miss",
+        "x-hasten-model": "small",
+        "x-hasten-cache-reason": "guard words",
+    }
 
 
 chunk_texts = st.lists(st.tuples(st.sampled_from(["text", "reasoning", "call", "note"]), st.text(min_size=1)))

@@ -1,5 +1,6 @@
 """What a request may do, case by case."""
 
+import msgspec
 import pytest
 
 from hasten.fingerprint import fingerprint
@@ -62,6 +63,8 @@ def test_agent_turns_are_never_looked_up_by_meaning() -> None:
         {"filter": {"lang": "en"}},
         {"tools": [{"type": "function", "function": {"name": "f"}}]},
         {"messages": [{"role": "user", "content": "Explain tides", "ts": 1}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "Explain tides", "lang": "no"}]}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": word} for word in ("Explain", "tides")]}]},
         {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Explain tides"}]},
         {"cache": {"scope": "user"}, "user": "u9"},
     ],
@@ -82,11 +85,13 @@ def test_every_field_that_can_change_the_answer_is_in_key_and_partition(other: d
         {"user": "u1"},
         {"cache": {"tags": ["a"]}},
         {"top_p": None},
+        {"model": "auto", "n": 1, "knowledge": [], "filter": {}, "examples": [], "logprobs": None},
         {"messages": [{"role": "user", "content": [{"type": "text", "text": "Explain tides"}]}]},
     ],
 )
 def test_what_cannot_change_the_answer_is_not(same: dict[str, object]) -> None:
-    assert fingerprint(request()) == fingerprint(request(**same))
+    raw = msgspec.json.encode({"messages": [{"role": "user", "content": "Explain tides"}], **same})
+    assert fingerprint(request()) == fingerprint(request(**same)) == fingerprint(parse_chat(raw))
 
 
 def test_developer_and_system_are_one_role_and_their_place_counts() -> None:

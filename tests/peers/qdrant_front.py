@@ -29,6 +29,8 @@ class QdrantFront:
         self._local = AsyncQdrantClient(":memory:")
         self.indexes: dict[str, dict[str, Any]] = {}
         self.graphs: dict[str, Any] = {}
+        self.quantization: dict[str, Any] = {}
+        self.searches: list[Any] = []
         self.unconfirmed: list[str] = []
         routes: list[tuple[str, str, Answer]] = [
             ("GET", "exists", self._exists),
@@ -66,6 +68,7 @@ class QdrantFront:
     async def _create(self, name: str, body: Any) -> Any:
         await self._local.create_collection(name, vectors_config=models.VectorParams(**body["vectors"]))
         self.indexes[name], self.graphs[name] = {}, body.get("hnsw_config")
+        self.quantization[name] = body.get("quantization_config")
         return True
 
     async def _info(self, name: str, _: Any) -> Any:
@@ -90,6 +93,7 @@ class QdrantFront:
 
     async def _query(self, name: str, body: Any) -> Any:
         asked = models.QueryRequest(**body)
+        self.searches.append(body.get("params"))
         found = await self._local.query_points(
             name, query=_query_of(asked), query_filter=asked.filter, limit=asked.limit or 10, with_payload=True
         )
@@ -98,7 +102,11 @@ class QdrantFront:
     async def _scroll(self, name: str, body: Any) -> Any:
         asked = models.ScrollRequest(**body)
         records, following = await self._local.scroll(
-            name, scroll_filter=asked.filter, limit=asked.limit or 10, with_vectors=bool(asked.with_vector)
+            name,
+            scroll_filter=asked.filter,
+            limit=asked.limit or 10,
+            with_payload=asked.with_payload if asked.with_payload is not None else True,
+            with_vectors=bool(asked.with_vector),
         )
         return {"points": [record.model_dump(mode="json") for record in records], "next_page_offset": following}
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
-from cable import Cable
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
@@ -20,6 +19,7 @@ from hasten.orchestrator.lease import BUCKET
 from hasten.orchestrator.service import build
 from hasten.orchestrator.settings import Settings
 from hasten.vectors.opening import store
+from loadtest.staleness.cable import Cable
 
 ASK = {"messages": [{"role": "user", "content": "When does the tide rise?"}]}
 

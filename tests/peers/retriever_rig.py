@@ -11,6 +11,7 @@ from indexed_words import HashedWords, hashed
 from nats.aio.msg import Msg
 
 from hasten.bus import Bus
+from hasten.changes.settings import Changes
 from hasten.codec import decode
 from hasten.messages.failure import Failure
 from hasten.messages.retrieve import DOCUMENT, INGESTED, RETRIEVE, Document, Ingested, Passage, Retrieve, Retrieved
@@ -65,9 +66,11 @@ class Faulty:
             await self.after_search()
         return found
 
-    async def scroll(self, where: Where, limit: int, *, vectors: bool = False) -> list[Point]:
+    async def scroll(
+        self, where: Where, limit: int, fields: list[str] | None = None, *, vectors: bool = False
+    ) -> list[Point]:
         self._check("scroll")
-        return await self.inner.scroll(where, limit, vectors=vectors)
+        return await self.inner.scroll(where, limit, fields, vectors=vectors)
 
     async def set_payload(self, ids: list[str], payload: dict[str, Any]) -> None:
         self._check("set_payload")
@@ -146,6 +149,7 @@ async def running(
     url: str = ":memory:",
     vectors: Faulty | None = None,
     words: HashedWords | None = None,
+    changes: Changes | None = None,
     **settings: Any,
 ) -> AsyncIterator[Rig]:
     """A started retriever with a stand-in embedder (its own if none is given), on a store in `folder`."""
@@ -153,7 +157,7 @@ async def running(
     if own is not None:
         await own.start()
     vectors = vectors or vectors_for(url, folder)
-    retriever = Retriever(Settings(**{"retry_s": 0.02, "poll_s": 0.05, **settings}), bus, vectors)
+    retriever = Retriever(Settings(**{"retry_s": 0.02, "poll_s": 0.05, **settings}), bus, vectors, changes)
     rig = Rig(bus, retriever, words or own or HashedWords(bus), vectors)
     heard = await bus.subscribe(INGESTED.pattern, rig.on_ingested)
     try:

@@ -21,8 +21,7 @@ INSERT INTO articles VALUES (1, 'Returns', repeat('Thirty days. ', 300)), (2, 'P
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """What is done to the database. Answers with a tag of `stale` must go, those of `kept` stay.
 
-    `neighbours` stay too where an event tells its row. `composite` says that this takes the message key, `flattened`
-    whether Debezium says anything of it when it flattens.
+    `neighbours` stay too where an event tells its row.
     """
 
     name: str
@@ -30,17 +29,14 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     stale: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     neighbours: tuple[str, ...] = ()
-    composite: bool = False
-    flattened: bool = True
 
     def heard(self, mode: Mode) -> bool:
         """Whether Debezium says anything of it."""
-        return self.flattened or mode.name != "flattened"
+        return self.name not in mode.silent
 
     def staying(self, mode: Mode) -> tuple[str, ...]:
         """The tags whose answers stay."""
-        told = mode.rows and (mode.keyed or not self.composite)
-        return (*self.kept, *(self.neighbours if told else ()))
+        return self.kept if self.name in mode.vague else (*self.kept, *self.neighbours)
 
 
 SNAPSHOT = Step(
@@ -93,7 +89,6 @@ STEPS = (
         stale=("stock:31,2",),
         kept=("prices:7", "articles:1"),
         neighbours=("stock:32,2",),
-        composite=True,
     ),
     Step(
         name="composite key deleted",
@@ -101,7 +96,6 @@ STEPS = (
         stale=("stock:32,2",),
         kept=("prices:7", "articles:1"),
         neighbours=("stock:31,2",),
-        composite=True,
     ),
     Step(
         name="no key",
@@ -122,7 +116,6 @@ STEPS = (
         sql="TRUNCATE prices",
         stale=("prices:7", "prices:8", "prices"),
         kept=("articles:1", "stock:31,2", "weather"),
-        flattened=False,
     ),
 )
 
@@ -153,10 +146,16 @@ def shortened(one: Record) -> Record:
 def _short(text: str | None) -> str | None:
     if text is None:
         return None
-    body = json.loads(text)
-    if isinstance(body, dict) and body.keys() == {"schema", "payload"}:
-        body["schema"] = {name: value for name, value in body["schema"].items() if name != "fields"}
+    body = _without_fields(json.loads(text))
     return json.dumps(body, separators=(",", ":")).replace("Thirty days. " * 300, "Thirty days.")
+
+
+def _without_fields(body: Any) -> Any:
+    if not isinstance(body, dict):
+        return body
+    if body.keys() == {"schema", "payload"}:
+        body["schema"] = {name: value for name, value in body["schema"].items() if name != "fields"}
+    return {name: _without_fields(value) for name, value in body.items()}
 
 
 def shape(text: str | None) -> Any:

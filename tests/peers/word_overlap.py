@@ -8,10 +8,10 @@ import numpy as np
 from onnx import TensorProto, checker, helper, numpy_helper, save
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from hasten.cache.opinions.model import ALIKE, UNLIKE
+from hasten.cache.opinions.model import ALIKE, FAR, NEAR
 
 SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
-STEEP = 12.0
+STEEP = 40.0
 
 
 def write(folder: Path, *, labels: int = 1, yes: int = 0, length: int | None = None, sign: float = 1.0) -> None:
@@ -24,7 +24,9 @@ def write(folder: Path, *, labels: int = 1, yes: int = 0, length: int | None = N
 
 
 def _tokenizer() -> Any:
-    words = sorted({word for pair in (*ALIKE, *UNLIKE) for text in pair for word in text.lower().strip("?.").split()})
+    words = sorted(
+        {word for pair in (*ALIKE, *NEAR, *FAR) for text in pair for word in text.lower().strip("?.").split()}
+    )
     made = Tokenizer(models.WordLevel({word: at for at, word in enumerate((*SPECIAL, *words))}, unk_token="[UNK]"))
     made.normalizer = normalizers.Lowercase()
     made.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -42,7 +44,7 @@ def _graph(labels: int, yes: int, length: int | None, sign: float) -> Any:
     signs = np.full((1, labels), -sign * STEEP, dtype=np.float32)
     signs[0, yes] = sign * STEEP
     constants = {
-        "one": np.array(1, np.int64), "three": np.array(3, np.int64), "half": np.array(0.4, np.float32),
+        "one": np.array(1, np.int64), "three": np.array(3, np.int64), "most": np.array(0.75, np.float32),
         "few": np.array(1e-6, np.float32), "signs": signs, "last": np.array([2], np.int64),
         "middle": np.array([1], np.int64), "row": np.array([-1, 1], np.int64),
     }  # fmt: skip
@@ -68,7 +70,7 @@ def _graph(labels: int, yes: int, length: int | None, sign: float) -> Any:
         node("ReduceSum", ["weight", "middle"], ["words"], keepdims=0),
         node("Add", ["words", "few"], ["all"]),
         node("Div", ["hits", "all"], ["share"]),
-        node("Sub", ["share", "half"], ["above"]),
+        node("Sub", ["share", "most"], ["above"]),
         node("Reshape", ["above", "row"], ["column"]),
         node("Mul", ["column", "signs"], ["logits"]),
     ]

@@ -35,11 +35,26 @@ async def test_every_budget_that_can_be_measured_has_a_row(tmp_path: Path) -> No
         "whole cached answer",
         "semantic hit at 50 entries",
         "of which the lookup",
+        "of which the search in its tenant (at most)",
+        "exact hits, 32 at once",
+        "lookups by meaning, 32 at once",
+        "put",
+        "puts, 32 at once",
+        "invalidation by tag, one entry",
+        "invalidation by tag, 100 entries",
         "engine's own time to first token",
         "miss, added to it",
         "route, given the vector",
+        "added per chunk, 20 streams at once",
     }
+    assert rows["added per chunk, 20 streams at once"]["samples"] > 20 * 20
     assert all(row["p50_ms"] > 0 and row["p99_ms"] >= row["p50_ms"] for row in rows.values())
     assert rows["exact hit, publish to first chunk"]["ratio"] > 1
+    assert all(rows[what]["per_s"] > 1 for what in rows if what.endswith(", 32 at once"))
     assert report["loop_samples"] > 0
+    held = {row["what"]: row for row in report["held"]}
+    assert held["services and client of the bus"]["own_mb"] > 10
+    assert held["vector engine of cache"]["own_mb"] > 1
+    assert held["collection cache on disk"]["disk_mb"] > 0
+    assert report["remarks"] == []
     assert address.read(tmp_path) is None, "the system that it started has ended"

@@ -10,9 +10,12 @@ from cache_rig import DIM, QUESTION, Caller, cold, missed, running, vector
 from hasten.bus import Bus
 from hasten.cache.service import Cache, build
 from hasten.cache.settings import Settings
+from hasten.codec import decode
 from hasten.messages.cache import (
+    INVALIDATED,
     Answer,
     CacheHit,
+    Invalidated,
     NotStored,
     Stored,
 )
@@ -36,12 +39,31 @@ async def test_an_exact_hit_is_the_whole_answer(cache: Cache, acme: Caller, warm
 
 async def test_a_true_paraphrase_hits_by_meaning_and_names_its_entry(cache: Cache, acme: Caller) -> None:
     stored = await acme.put("k")
-    hit = await acme.near("What is the return period for shoes?", vector=vector(1.0, 0.1))
-    assert missed(hit) == "guard"
+    doubted = await acme.near("What is the return period for shoes?", vector=vector(1.0, 0.1))
+    assert missed(doubted) in ("guard", "threshold")
     hit = await acme.near("how long is the return period for shoes", vector=vector(1.0, 0.1))
     assert isinstance(hit, CacheHit)
     assert (hit.kind, hit.entry_id) == ("semantic", stored.entry_id)
     assert 0.99 < hit.similarity < 1.0
+    assert hit.confidence is not None
+    assert 0.98 < hit.confidence < 1.0
+
+
+async def test_collections_and_tenants_may_have_a_threshold_of_their_own(
+    bus: Bus, vectors: VectorStore, acme: Caller
+) -> None:
+    asked = "how long is the return period for shoes"
+    thresholds = {"health": 0.9999, "vault": 1.0, "tenant:bank": 1.0}
+    async with running(bus, vectors, thresholds=thresholds):
+        bank = Caller(bus, "bank")
+        await acme.put("k")
+        await bank.put("k")
+        assert isinstance(await acme.near(asked, vector=vector(1.0, 0.1), collections=["news"]), CacheHit)
+        strict = await acme.near(asked, vector=vector(1.0, 0.6), collections=["news", "health"])
+        assert (missed(strict), strict.threshold) == ("threshold", 0.9999)
+        assert missed(await acme.near(asked, collections=["health", "vault"])) == "disabled"
+        assert missed(await bank.near(asked)) == "disabled"
+        assert isinstance(await bank.exact("k"), CacheHit)
 
 
 async def test_the_key_found_by_meaning_is_an_exact_hit(cache: Cache, acme: Caller) -> None:
@@ -231,6 +253,27 @@ async def test_the_least_recently_used_make_room(bus: Bus, vectors: VectorStore,
         assert missed(await acme.exact("k1")) == "absent"
         assert cache.report()["evictions"] == 25 - left
         assert cache.report()["entries"] == left
+
+
+async def test_each_tenant_hears_how_many_of_its_entries_made_room(
+    bus: Bus, vectors: VectorStore, acme: Caller
+) -> None:
+    heard: list[tuple[str, Invalidated]] = []
+
+    async def hear(msg: Any) -> None:
+        heard.append((INVALIDATED.parse(msg.subject)["tenant"], decode(Invalidated, msg.data)))
+
+    await bus.subscribe(INVALIDATED.pattern, hear)
+    async with running(bus, vectors, max_entries=10) as cache:
+        other = Caller(bus, "other")
+        for number in range(6):
+            await acme.put(f"k{number}", vector=None)
+            await other.put(f"k{number}", vector=None)
+        await cache._sweeper.tidy()
+        await bus.flush()
+        assert {event.reason for _, event in heard} == {"no room"}
+        assert sum(event.entries for _, event in heard) == cache.report()["evictions"] > 0
+        assert {tenant for tenant, _ in heard} <= {"acme", "other"}
 
 
 async def test_making_room_never_empties_a_cache_whose_entries_were_all_used_lately(

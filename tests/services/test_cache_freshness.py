@@ -233,9 +233,9 @@ async def test_a_dry_run_counts_each_entry_once_and_reads_only_what_it_lists(
     read: list[int] = []
 
     class Counting(Shared):
-        async def scroll(self, where: Where, limit: int) -> Any:
+        async def scroll(self, where: Where, limit: int, fields: Any = None) -> Any:
             read.append(limit)
-            return await vectors.scroll(where, limit)
+            return await vectors.scroll(where, limit, fields)
 
     counting: Any = Counting(vectors)
     async with running(bus, counting, sweep_s=60):

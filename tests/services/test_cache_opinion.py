@@ -16,6 +16,8 @@ from hasten.vectors.store import VectorStore
 
 REWORDED = "Within how many days may shoes be sent back?"
 SAME = (QUESTION, REWORDED)
+DOUBTED = {"guard", "threshold"}
+"""Reasons of a miss that a second opinion may turn into a hit."""
 NEAR = vector(1.0, 0.7)
 """A cosine of 0.82 with HERE: above the floor, below the threshold."""
 PATIENT = {"opinion_mode": "inline", "opinion_ms": 30_000.0}
@@ -49,7 +51,7 @@ async def test_what_is_a_miss_now_hits_from_the_verdict_on(
 ) -> None:
     async with advised(bus, vectors, ScriptedModel(SAME)) as cache:
         stored = await acme.put("k")
-        assert missed(await acme.near(REWORDED, vector=near)) in ("guard", "threshold")
+        assert missed(await acme.near(REWORDED, vector=near)) in DOUBTED
         await judged(cache, 1)
         for text in (REWORDED, REWORDED.lower().rstrip("?")):
             hit = await acme.near(text, vector=near)
@@ -65,10 +67,10 @@ async def test_a_pair_that_differs_is_judged_once_and_stays_a_miss(
     async with advised(bus, vectors, model) as cache:
         await acme.put("k")
         other = "Which leather are the shoes made of?"
-        assert missed(await acme.near(other)) == "guard"
+        assert missed(await acme.near(other)) in DOUBTED
         await judged(cache, 1)
-        assert missed(await acme.near(other)) == "guard"
-        assert missed(await acme.near(other.upper())) in ("guard", "threshold")
+        assert missed(await acme.near(other)) in DOUBTED
+        assert missed(await acme.near(other.upper())) in DOUBTED
         assert model.heard == [(other, QUESTION)], "the second direction is not asked after a no"
         assert cache.report()["opinions"] == {"asked": 1, "different": 1}
 
@@ -77,7 +79,7 @@ async def test_both_directions_have_to_agree(bus: Bus, vectors: VectorStore, acm
     model = ScriptedModel(one_way=True)
     async with advised(bus, vectors, model, **PATIENT):
         await acme.put("k")
-        assert missed(await acme.near(REWORDED)) == "guard"
+        assert missed(await acme.near(REWORDED)) in DOUBTED
         assert model.heard == [(REWORDED, QUESTION), (QUESTION, REWORDED)]
 
 
@@ -87,7 +89,7 @@ async def test_many_who_ask_at_once_cost_one_judgement(bus: Bus, vectors: Vector
     async with advised(bus, vectors, model) as cache:
         await acme.put("k")
         replies = await asyncio.gather(*(acme.near(REWORDED) for _ in range(20)))
-        assert {missed(reply) for reply in replies} == {"guard"}
+        assert {missed(reply) for reply in replies} <= DOUBTED
         model.free.set()
         await judged(cache, 1)
         assert len(model.heard) == 2
@@ -107,7 +109,7 @@ async def test_inline_a_late_verdict_is_a_miss_and_counts_afterwards(
     model.free.clear()
     async with advised(bus, vectors, model, opinion_mode="inline", opinion_ms=300.0) as cache:
         await acme.put("k")
-        assert missed(await acme.near(REWORDED)) == "guard"
+        assert missed(await acme.near(REWORDED)) in DOUBTED
         assert cache.report()["opinions"]["late"] == 1
         model.free.set()
         await judged(cache, 1)
@@ -192,7 +194,7 @@ async def test_a_change_during_the_judgement_is_heeded(bus: Bus, vectors: Vector
         await begun(model)
         await acme.invalidate(tags=["prices:7"])
         model.free.set()
-        assert missed(await asking) == "guard"
+        assert missed(await asking) in DOUBTED
         assert cache.report()["opinions"] == {"asked": 1, "same": 1}
 
 
@@ -207,11 +209,11 @@ async def test_another_tenant_gets_neither_the_answer_nor_the_verdict(
         await judged(cache, 1)
         assert missed(await other.near(REWORDED)) == "absent"
         await other.put("k", answer="90 days")
-        assert missed(await other.near(REWORDED)) == "guard"
+        assert missed(await other.near(REWORDED)) in DOUBTED
         await judged(cache, 2)
         assert (await other.near(REWORDED)).answer.text == "90 days"
         await acme.put("p", partition="formal", answer="Thirty days.")
-        assert missed(await acme.near(REWORDED, partition="formal")) == "guard", "another prompt, another verdict"
+        assert missed(await acme.near(REWORDED, partition="formal")) in DOUBTED, "another prompt, another verdict"
 
 
 async def test_a_verdict_is_known_to_other_replicas_and_after_a_restart(
@@ -228,7 +230,7 @@ async def test_a_verdict_is_known_to_other_replicas_and_after_a_restart(
         assert second.heard == []
     stricter = ScriptedModel([QUESTION])
     async with advised(bus, vectors, stricter, opinion_threshold=0.999, **PATIENT):
-        assert missed(await acme.near(REWORDED)) == "guard", "another threshold is another judge"
+        assert missed(await acme.near(REWORDED)) in DOUBTED, "another threshold is another judge"
         assert stricter.heard != []
 
 
@@ -236,7 +238,7 @@ async def test_a_model_that_crashes_is_no_opinion(bus: Bus, vectors: VectorStore
     broken = "May shoes be sent back after a month?"
     async with advised(bus, vectors, ScriptedModel(SAME, crashes=[broken]), **PATIENT) as cache:
         await acme.put("k")
-        assert missed(await acme.near(broken)) == "guard"
+        assert missed(await acme.near(broken)) in DOUBTED
         assert isinstance(await acme.near(REWORDED), CacheHit)
         assert cache.report()["opinions"] == {"asked": 2, "failed": 1, "same": 1, "served": 1}
 
@@ -248,10 +250,10 @@ async def test_a_model_that_hangs_costs_its_verdicts_and_nothing_else(
     model.free.clear()
     async with advised(bus, vectors, model, opinion_waiting=1) as cache:
         await acme.put("k")
-        assert missed(await acme.near(REWORDED)) == "guard"
+        assert missed(await acme.near(REWORDED)) in DOUBTED
         await begun(model)
         for days in ("weeks", "hours", "months"):
-            assert missed(await acme.near(f"After how many {days} are shoes taken back?")) == "guard"
+            assert missed(await acme.near(f"After how many {days} are shoes taken back?")) in DOUBTED
         assert cache.report()["opinions"] == {"asked": 2, "dropped": 2}
         assert isinstance(await acme.exact("k"), CacheHit)
     model.free.set()

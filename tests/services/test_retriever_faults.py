@@ -17,8 +17,8 @@ from hasten.messages.failure import Failed, Failure
 from hasten.messages.retrieve import Document, Passage
 from hasten.nats_server import NatsServer
 from hasten.retriever.intake import DURABLE
-from hasten.retriever.reading import Mail
 from hasten.retriever.records import Key
+from hasten.retriever.rows import Mail
 from hasten.retriever.service import Retriever
 from hasten.retriever.settings import Settings
 from hasten.vectors.store import StoreError, Where

@@ -221,6 +221,12 @@ async def test_scroll_is_limited(opened: VectorStore) -> None:
     assert await opened.scroll(Where(), 0) == []
 
 
+async def test_scroll_brings_the_fields_that_are_wanted(opened: VectorStore) -> None:
+    await opened.upsert([point(0, n=1, text="long", tags=["a"])])
+    for fields, payload in ((["n", "tags"], {"n": 1, "tags": ["a"]}), ([], {}), (["absent"], {})):
+        assert [read.payload for read in await opened.scroll(Where(), 5, fields)] == [payload]
+
+
 async def test_a_vector_of_another_width_is_refused_with_both_sizes(opened: VectorStore) -> None:
     for width in (0, 4, 768):
         wrong = np.ones(width, dtype=np.float32)

@@ -208,18 +208,18 @@ async def test_reads_and_writes_go_on_during_a_compaction(tmp_path: Path) -> Non
 
 
 async def test_a_collection_that_is_rewritten_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge, "COMPACT_AFTER", 3000)
+    monkeypatch.setattr(edge, "COMPACT_AFTER", 2000)
     sizes = []
     store = EdgeStore(tmp_path)
     await store.open(384, INDEXES)
-    for round_ in range(6):
+    for round_ in range(10):
         await store.upsert(points(1000, round_ * 1000, 384))
         await store.delete(where=Where(below={"n": round_ * 1000}))
         if store._compaction is not None:
             await asyncio.wait({store._compaction})
         sizes.append(size(tmp_path))
-    assert await numbers(store) == set(range(5000, 6000))
-    assert max(sizes[3:]) <= max(sizes[:3]) + 1
+    assert await numbers(store) == set(range(9000, 10_000))
+    assert max(sizes[5:]) <= max(sizes[:5]) + 1
     await store.close()
 
 
@@ -278,27 +278,4 @@ async def test_half_of_a_creation_is_made_anew(tmp_path: Path) -> None:
     await store.open(DIM, INDEXES)
     await store.upsert(points(3))
     assert await store.count() == 3
-    await store.close()
-
-
-async def test_a_large_filtered_collection_is_searched_well_after_a_compaction(tmp_path: Path) -> None:
-    dim, count = 64, 8000
-    store = EdgeStore(tmp_path)
-    await store.open(dim, {"tenant": "keyword", "half": "integer"})
-    rows = vectors(count, dim)
-    made = [
-        Point(id=str(uuid.UUID(int=at)), vector=row, payload={"tenant": "a", "half": at % 2, "n": at})
-        for at, row in enumerate(rows)
-    ]
-    await store.upsert(made)
-    await store.optimize()
-    halves = np.arange(count) % 2
-    recall = []
-    for query in vectors(40, dim)[::2]:
-        noisy = query + 0.05
-        noisy /= np.linalg.norm(noisy)
-        matches = await store.search(noisy, Where(equal={"tenant": "a", "half": 1}), 10)
-        best = set(np.argsort(-(rows @ noisy) + 10 * (halves == 0))[:10])
-        recall.append(len(best & {match.payload["n"] for match in matches}) / 10)
-    assert np.mean(recall) >= 0.95
     await store.close()

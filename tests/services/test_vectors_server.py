@@ -64,6 +64,7 @@ async def test_indexes_are_made_for_a_collection_that_exists(url: str, front: Qd
     assert front.indexes["answers"]["tenant"]["is_tenant"] is True
     assert "is_tenant" not in front.indexes["answers"]["n"]
     assert front.graphs["answers"] == {"m": 0, "payload_m": 16}
+    assert front.quantization["answers"] == {"scalar": {"type": "int8", "quantile": 0.99, "always_ram": True}}
     await old.close()
     await new.close()
 
@@ -75,6 +76,18 @@ async def test_another_width_is_refused_at_the_start_with_both_sizes(url: str) -
         await wrong.open(768, INDEXES)
     await first.close()
     await wrong.close()
+
+
+async def test_a_search_compares_again_by_whole_vectors(url: str, front: QdrantFront) -> None:
+    made = store(url, NOWHERE, "answers")
+    await made.open(DIM, INDEXES)
+    vector = some(1)[0].vector
+    assert vector is not None
+    await made.search(vector, Where(equal={"tenant": "a"}), 3)
+    await made.search(vector, Where(), 3)
+    assert [search["quantization"] for search in front.searches] == [{"rescore": True, "oversampling": 3.0}] * 2
+    assert [search.get("exact", False) for search in front.searches] == [False, True]
+    await made.close()
 
 
 async def test_writes_wait_until_they_are_applied(url: str, front: QdrantFront) -> None:

@@ -4,18 +4,29 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
+import msgspec
 from nats.aio.msg import Msg
 
 from hasten.answered import Answered
+from hasten.bench.chunk_delay import Tapped
+from hasten.bench.figures import Together
 from hasten.client import Hasten
 from hasten.codec import decode
 from hasten.fingerprint import fingerprint
 from hasten.journal import stream_state
-from hasten.messages.cache import CACHE_PUT, Answer, CachePut, Stored
+from hasten.messages.cache import (
+    CACHE_LOOKUP,
+    CACHE_PUT,
+    Answer,
+    CacheHit,
+    CacheLookup,
+    CachePut,
+    Invalidate,
+    Stored,
+)
 from hasten.messages.chat import FINISHED, Finished, parse_chat
 from hasten.messages.embed import EMBED, Embed, Embedded
 from hasten.messages.failure import Failed
@@ -29,6 +40,7 @@ TEXT = (
 ) * 4
 """A cached answer of about 200 words."""
 PARALLEL = 32
+Work = Callable[[], Awaitable[object]]
 
 
 async def elapsed_ms(work: Awaitable[object]) -> float:
@@ -36,6 +48,39 @@ async def elapsed_ms(work: Awaitable[object]) -> float:
     began = time.perf_counter()
     await work
     return (time.perf_counter() - began) * 1000
+
+
+async def together(works: Iterable[Work], parallel: int = PARALLEL) -> Together:
+    """Does all of them, `parallel` at once, and measures each and the whole."""
+    waiting, times, began = iter(works), list[float](), time.perf_counter()
+
+    async def one_after_the_other() -> None:
+        for work in waiting:
+            times.append(await elapsed_ms(work()))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(parallel):
+            group.create_task(one_after_the_other())
+    return Together(parallel=parallel, seconds=time.perf_counter() - began, times=times)
+
+
+@contextlib.asynccontextmanager
+async def echoing(url: str, subject: str) -> AsyncIterator[None]:
+    """The baseline's responder, in a process of its own."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "hasten.bench.echo", subject),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(f"{url}\n".encode())
+        await process.stdout.readline()
+        yield
+    finally:
+        process.stdin.close()
+        await process.wait()
 
 
 class Probes:
@@ -50,25 +95,10 @@ class Probes:
     @contextlib.asynccontextmanager
     async def ready(self, url: str) -> AsyncIterator[None]:
         """Starts the baseline's responder and hears of finished requests."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "hasten.bench.echo",
-            self._echo,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(f"{url}\n".encode())
-            await process.stdout.readline()
+        async with echoing(url, self._echo):
             await self._hasten.bus.subscribe(FINISHED.subject(tenant=self._hasten.tenant), self._on_finished)
-            self._read_seq = (await stream_state(self._hasten.bus)).last_seq
+            await self.refresh_read_seq()
             yield
-        finally:
-            process.stdin.close()
-            await process.wait()
 
     async def _on_finished(self, msg: Msg) -> None:
         event: Finished = decode(Finished, msg.data)
@@ -88,7 +118,7 @@ class Probes:
             raise Failed.of(reply)
         return reply.vectors
 
-    async def store(self, question: str, vector: bytes | None, answer: str = TEXT) -> None:
+    async def store(self, question: str, vector: bytes | None, answer: str = TEXT, tags: Sequence[str] = ()) -> None:
         """Puts an answer into the cache as an orchestrator would; raises Failed."""
         print_ = fingerprint(parse_chat({"messages": [{"role": "user", "content": question}]}))
         body = CachePut(
@@ -98,25 +128,31 @@ class Probes:
             vector=vector,
             answer=Answer(text=answer, model="bench"),
             read_seq=self._read_seq,
+            tags=list(tags),
         )
         reply = await self._hasten.bus.request(CACHE_PUT, body, tenant=self._hasten.tenant)
         if not isinstance(reply, Stored):
             raise Failed("unavailable", f"the cache did not store an entry of the benchmark: {reply}")
 
-    async def fill(self, entries: int, dim: int, say: Callable[[str], None]) -> None:
-        """Puts that many answers with distinct texts and random unit vectors beside those that will be asked for."""
-        random = np.random.default_rng(7)
-        gate = asyncio.Semaphore(PARALLEL)
+    async def look_up(self, question: str, vector: bytes) -> None:
+        """Looks an answer up by meaning, as an orchestrator would; raises Failed when there is none."""
+        print_ = fingerprint(parse_chat({"messages": [{"role": "user", "content": question}]}))
+        body = CacheLookup(key=print_.key, partition=print_.partition, text=print_.text, vector=vector)
+        reply = await self._hasten.bus.request(CACHE_LOOKUP, body, tenant=self._hasten.tenant)
+        if not isinstance(reply, CacheHit):
+            raise Failed("internal", f"a stored question was not found by its meaning: {reply}")
 
-        async def one(number: int, vector: bytes) -> None:
-            async with gate:
-                await self.store(f"entry {number}: what is said about item {number * 7919} of the list?", vector, "it")
+    async def invalidate(self, tag: str, least: int) -> int:
+        """Removes what carries a tag, and returns how many entries had gone by the reply; raises Failed when it were
+        less than `least`."""
+        done = await self._hasten.invalidate(Invalidate(tags=[tag], reason="the benchmark"))
+        if done.entries < least:
+            raise Failed("internal", f"an invalidation removed {done.entries} entries where {least} were stored")
+        return done.entries
 
-        for start in range(0, entries, 1000):
-            rows = random.standard_normal((min(1000, entries - start), dim), dtype=np.float32)
-            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-            await asyncio.gather(*(one(start + at, row.tobytes()) for at, row in enumerate(rows)))
-            say(f"{start + len(rows):,} of {entries:,} entries stored")
+    async def refresh_read_seq(self) -> None:
+        """Stores from now on as one who has read all changes so far."""
+        self._read_seq = (await stream_state(self._hasten.bus)).last_seq
 
     async def ask(self, question: str, **options: Any) -> Answered:
         """Asks as a client does; times are this process's. Raises Failed."""
@@ -142,3 +178,18 @@ class Probes:
         if not isinstance(reply, Routed):
             raise Failed.of(reply)
         return took
+
+
+async def tapped(url: str, streams: int, model: str) -> Tapped:
+    """How long chunks take from the worker to the reader with so many streams at once; raises Failed."""
+    relay = f"hasten-bench.{random_id()}"
+    async with echoing(url, relay):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "hasten.bench.tap", str(streams), model, relay),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await process.communicate(f"{url}\n".encode())
+    if process.returncode:
+        raise Failed("internal", "the process that sees the chunks ended with an error")
+    return msgspec.json.decode(out, type=Tapped)

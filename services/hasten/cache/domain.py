@@ -1,7 +1,6 @@
 """The rules of the cache: what may be stored, for how long, and when an entry may answer; pure."""
 
 import hashlib
-import math
 import uuid
 from typing import Any
 
@@ -9,7 +8,6 @@ import msgspec
 
 from hasten.cache.settings import Settings
 from hasten.changes import expanded
-from hasten.fingerprint import question_hash
 from hasten.messages.cache import Answer, CacheHit, CacheLookup, CachePut, Invalidate
 from hasten.vectors.store import IndexKind
 
@@ -137,22 +135,20 @@ def worn(entry: Entry, now_ms: float, max_age_s: float | None, stale_s: float = 
     return too_old or now_ms >= entry.expires_ms + stale_s * 1000
 
 
-def threshold_of(lookup: CacheLookup, settings: Settings) -> float:
-    """The least similarity for this lookup: the caller's distance only ever tightens the operator's."""
-    if lookup.max_distance is None:
-        return settings.threshold
-    return max(settings.threshold, 1.0 - max(0.0, lookup.max_distance))
+def threshold_of(lookup: CacheLookup, tenant: str, settings: Settings) -> float:
+    """The least confidence for this lookup: the strictest of those for its tenant and its collections, if they have
+    one of their own. 1 is never reached: then there are no hits by meaning."""
+    named = [settings.thresholds.get(name) for name in (f"tenant:{tenant}", *lookup.collections)]
+    own = [threshold for threshold in named if threshold is not None]
+    return max(own, default=settings.threshold)
 
 
-def judged_from(lookup: CacheLookup, settings: Settings) -> float:
-    """The least similarity of a pair that a second opinion is asked about: never below what the caller takes, and
-    infinite for a caller who takes the identical text only."""
-    if lookup.max_distance is None:
-        return settings.opinion_floor
-    return max(settings.opinion_floor, 1.0 - lookup.max_distance) if lookup.max_distance > 0 else math.inf
+def least_similarity(lookup: CacheLookup) -> float:
+    """The least cosine similarity that the caller takes."""
+    return -1.0 if lookup.max_distance is None else 1.0 - max(0.0, lookup.max_distance)
 
 
-def hit(entry: Entry, kind: Any, now_ms: float, similarity: float = 1.0) -> CacheHit:
+def hit(entry: Entry, kind: Any, now_ms: float, similarity: float = 1.0, confidence: float | None = None) -> CacheHit:
     """The reply that serves an entry."""
     return CacheHit(
         kind=kind,
@@ -161,6 +157,7 @@ def hit(entry: Entry, kind: Any, now_ms: float, similarity: float = 1.0) -> Cach
         age_s=round(max(0.0, now_ms - entry.created_ms) / 1000, 3),
         lives_s=round(max(0.0, entry.expires_ms - now_ms) / 1000, 3),
         similarity=min(1.0, similarity),
+        confidence=confidence,
         tags=entry.tags,
         read_seq=entry.read_seq,
         stale=now_ms >= entry.expires_ms,
@@ -185,10 +182,3 @@ def pair_marks(tenant: str, id_: str, stored: str | None, asked: str) -> list[st
     if stored is not None:
         parts.append(["texts", tenant, *sorted({stored, asked})])
     return [hashlib.sha256(msgspec.json.encode(part)).hexdigest()[:40] for part in parts]
-
-
-def opinion_mark(judge: str, tenant: str, partition: str, stored: str, asked: str) -> str:
-    """Under which hash a verdict on two questions, either way round, is remembered: `judge` names the model and what
-    it takes for a yes. What the questions mean may depend on the partition, which holds the system prompt."""
-    sides = sorted({question_hash(stored), question_hash(asked)})
-    return hashlib.sha256(msgspec.json.encode(["opinion", judge, tenant, partition, *sides])).hexdigest()[:40]

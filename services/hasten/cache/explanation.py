@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from hasten.cache.domain import Entry, threshold_of
 from hasten.cache.guards import Reading
+from hasten.cache.judgement import UNJUDGED, Judgement
 from hasten.cache.settings import Settings
 from hasten.cache.shelf import Shelf
 from hasten.cache.vector import unit_vector
@@ -20,11 +21,11 @@ from hasten.vectors.store import Vector
 
 WORDS = 16
 """The most words that are named on one side."""
-FAR = 0.15
-"""Entries of other partitions are named down to this much below the threshold."""
+FAR = 0.7
+"""The least cosine similarity of an entry of another partition that is named."""
 _WORD = re.compile(r"[^\W_]+(?:[.,:/@'%-]+[^\W_]+)*%?|[-+*/=<>%€$£]+")
 Unfit = Callable[[Entry, CacheLookup, str], str | None]
-Judge = Callable[[CacheLookup, Reading, Entry, float, float, str], tuple[str | None, str | None]]
+Judge = Callable[[CacheLookup, Reading, Entry, float, float, str], Judgement]
 
 
 class Explainer:
@@ -37,50 +38,53 @@ class Explainer:
     async def explain(self, lookup: CacheLookup, tenant: str, era: str) -> Explained:
         """The account of a lookup; raises StoreError."""
         own = await self._shelf.get(tenant, lookup.key, lambda _: True)
-        reason = None if own is None else self._unfit(own, lookup, era)
-        exact = "absent" if own is None else reason or "hit"
-        by_key = None if own is None else self._neighbour(lookup, own, 1.0, exact, None)
+        exact = "absent" if own is None else self._unfit(own, lookup, era) or "hit"
+        known = own or self._shelf.past.recall(tenant, lookup.key)
+        verdict = "removed" if own is None else exact
+        by_key = None if known is None else self._neighbour(lookup, known, 1.0, verdict)
         vector = None if lookup.vector is None else unit_vector(lookup.vector, self._settings.dim)
         if vector is None:
             return Explained(exact=exact, by_key=by_key)
         return Explained(
             exact=exact,
             by_key=by_key,
-            threshold=threshold_of(lookup, self._settings),
+            threshold=threshold_of(lookup, tenant, self._settings),
             nearest=await self._near(lookup, vector, tenant, era),
             elsewhere=await self._elsewhere(lookup, vector, tenant, era),
         )
 
     async def _near(self, lookup: CacheLookup, vector: Vector, tenant: str, era: str) -> list[Neighbour]:
-        reading, threshold = Reading(lookup.text[: self._settings.max_chars]), threshold_of(lookup, self._settings)
+        reading, threshold = (
+            Reading(lookup.text[: self._settings.max_chars]),
+            threshold_of(lookup, tenant, self._settings),
+        )
         found = []
         for entry, similarity in await self._shelf.near(vector, tenant, lookup.partition, era, now_ms()):
-            reason, guard = self._judge(lookup, reading, entry, similarity, threshold, era)
-            found.append(self._neighbour(lookup, entry, similarity, reason or "hit", guard))
+            judged = self._judge(lookup, reading, entry, similarity, threshold, era)
+            found.append(self._neighbour(lookup, entry, similarity, judged.reason or "hit", judged))
         return found
 
     async def _elsewhere(self, lookup: CacheLookup, vector: Vector, tenant: str, era: str) -> list[Neighbour]:
         """Neighbours in other partitions: of the tenant, and of no user but the one who asks."""
-        least = threshold_of(lookup, self._settings) - FAR
         found = []
         for entry, similarity in await self._shelf.around(vector, tenant):
             elsewhere = entry.partition != lookup.partition or entry.era != era
-            private = entry.parts.get("user") not in (None, lookup.parts.get("user"))
-            if elsewhere and not private and similarity >= least:
-                found.append(self._neighbour(lookup, entry, similarity, "partition", None))
+            if elsewhere and similarity >= FAR and not private(lookup, entry):
+                found.append(self._neighbour(lookup, entry, similarity, "partition"))
         return found
 
     def _neighbour(
-        self, lookup: CacheLookup, entry: Entry, similarity: float, verdict: str, guard: str | None
+        self, lookup: CacheLookup, entry: Entry, similarity: float, verdict: str, judged: Judgement = UNJUDGED
     ) -> Neighbour:
         now, tags = now_ms(), [*entry.tags, *lookup.tags]
-        asked_only, stored_only = differences(lookup.text, entry.text) if lookup.text else ([], [])
+        asked_only, stored_only = differences(lookup.text, entry.text) if lookup.text and entry.text else ([], [])
         return Neighbour(
             entry_id=entry.id,
             verdict=verdict,
             text=entry.text,
             similarity=round(min(1.0, similarity), 6),
-            guard=guard,
+            guard=judged.guard,
+            confidence=judged.confidence,
             asked_only=asked_only,
             stored_only=stored_only,
             changed=changed_since(self._freshness.table, entry.tenant, tags, entry.read_seq),
@@ -92,6 +96,13 @@ class Explainer:
             age_s=round(max(0.0, now - entry.created_ms) / 1000, 3),
             lives_s=round(max(0.0, entry.expires_ms - now) / 1000, 3),
         )
+
+
+def private(lookup: CacheLookup, entry: Entry) -> bool:
+    """Whether an entry may be another user's alone: it says so, or it has a user and does not say."""
+    if not entry.parts:
+        return bool(entry.user)
+    return entry.parts.get("user") not in (None, lookup.parts.get("user"))
 
 
 def differing(lookup: CacheLookup, entry: Entry) -> list[str]:
@@ -125,7 +136,8 @@ def _beyond(words: list[str], others: list[str]) -> list[str]:
 
 
 def changed_since(table: TagTable, tenant: str, tags: Iterable[str], read_seq: int) -> dict[str, int]:
-    """The tags that have changed since an entry was read, with the sequence; `*` for what is too old to be known."""
+    """The tags that have changed since an entry was read, by themselves or with what is above them, and the sequence;
+    `*` when everything has, or the entry is older than what is known."""
     found = {tag: table.last(tenant, tag) for tag in (*tags, ALL)}
     since = {tag: sequence for tag, sequence in found.items() if sequence > read_seq}
     return {ALL: table.floor} | since if read_seq < table.floor else since

@@ -11,10 +11,11 @@ from hasten.cache.rejections import Rejections
 from hasten.cache.settings import Settings
 from hasten.cache.shelf import Shelf, stale_where
 from hasten.cache.sweeper import Publish
-from hasten.changes import ALL, reaching
+from hasten.cache.trial import read_for
+from hasten.changes import ALL, Rules, reaching
 from hasten.deadline import now_ms
 from hasten.fingerprint import question_hash
-from hasten.messages.cache import EntrySummary, Invalidate, Invalidation
+from hasten.messages.cache import EntrySummary, Invalidate, Invalidation, SampleEvent
 from hasten.messages.change import SWEPT, TENANT_CHANGE, Change
 from hasten.messages.failure import Failed
 from hasten.replicas import Barrier
@@ -35,6 +36,7 @@ class Invalidator:
         self,
         settings: Settings,
         bus: Bus,
+        rules: Rules,
         shelf: Shelf,
         barrier: Barrier,
         rejections: Rejections,
@@ -42,12 +44,15 @@ class Invalidator:
         publish: Publish,
     ) -> None:
         self._settings, self._bus, self._shelf, self._publish = settings, bus, shelf, publish
+        self._rules = rules
         self._barrier, self._rejections, self._figures = barrier, rejections, figures
         self._removals: set[asyncio.Task[None]] = set()
 
     async def invalidate(self, body: Invalidate, tenant: str, rejected: str | None = None) -> Invalidation:
         """Returns when no replica serves what was named; raises Failed(bad_request | unavailable). `rejected` is the
         hash of the question that the entries must not answer again."""
+        if body.event is not None:
+            return await self._tried(body, body.event, tenant)
         tags = self._tags(body)
         if body.dry_run:
             entries, listed = await self._matching(tenant, None if body.everything else tags)
@@ -75,6 +80,17 @@ class Invalidator:
         if len(tags) > self._settings.max_tags:
             raise Failed("bad_request", f"{len(tags)} things are named, at most {self._settings.max_tags} may be")
         return tags
+
+    async def _tried(self, body: Invalidate, event: SampleEvent, tenant: str) -> Invalidation:
+        """What a change event would remove of this tenant's, if it came now."""
+        if not body.dry_run:
+            raise Failed("bad_request", "an event is only tried in a dry run; publish it to apply it", param="event")
+        if named_tags(body) or body.everything or body.reject is not None:
+            raise Failed("bad_request", "name either an event or what to remove", param="event")
+        reading = read_for(tenant, event, self._rules)
+        tags = [one.tag for one in reading.tags]
+        entries, listed = await self._matching(tenant, tags) if tags else (0, [])
+        return Invalidation(entries=entries, listed=listed, event=reading)
 
     async def _matching(self, tenant: str, tags: list[str] | None) -> tuple[int, list[EntrySummary]]:
         try:

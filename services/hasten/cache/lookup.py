@@ -5,18 +5,20 @@ import math
 import msgspec
 
 from hasten.cache.canary import Canary
-from hasten.cache.domain import ALIKE, Entry, hit, judged_from, threshold_of, worn
+from hasten.cache.domain import ALIKE, Entry, hit, least_similarity, threshold_of, worn
 from hasten.cache.explanation import Explainer
 from hasten.cache.figures import Figures
 from hasten.cache.gate import Gate
-from hasten.cache.grey import arguable
-from hasten.cache.guards import Reading, compared
+from hasten.cache.grey import arguable, judged_from
+from hasten.cache.guards import Reading
 from hasten.cache.guards.moment import passing
+from hasten.cache.judgement import Judgement, judged
 from hasten.cache.opinion import SecondOpinion
 from hasten.cache.rejections import Rejections
 from hasten.cache.settings import Settings
 from hasten.cache.shelf import Shelf
 from hasten.cache.vector import unit_vector
+from hasten.cache.verifier import shipped
 from hasten.deadline import now_ms
 from hasten.freshness import Freshness
 from hasten.messages.cache import CacheHit, CacheLookup, CacheMiss, Explained
@@ -24,6 +26,8 @@ from hasten.telemetry import logger
 from hasten.vectors.store import StoreError, Vector
 
 log = logger("cache")
+UNRELATED = 0.85
+"""The cosine similarity that questions without a word in common stay below, or the embedder is dead."""
 
 
 class Finder:
@@ -40,7 +44,8 @@ class Finder:
     ) -> None:
         self._settings, self._shelf, self._freshness = settings, shelf, freshness
         self._rejections, self._figures, self._opinion = rejections, figures, opinion
-        self._canary = Canary(settings.threshold)
+        self._canary = Canary(UNRELATED)
+        self._weights = shipped().weights
         self._gate = Gate(settings, figures)
         self._explainer = Explainer(settings, shelf, freshness, self._unfit, self._refused)
 
@@ -62,7 +67,7 @@ class Finder:
                 found = await self._by_key(lookup, tenant, era)
             else:
                 found = await self._by_meaning(lookup, lookup.vector, tenant, era)
-                found = self._gate.passed(found, threshold_of(lookup, self._settings))
+                found = self._gate.passed(found, threshold_of(lookup, tenant, self._settings))
         except StoreError as error:
             log.warning("a lookup is a miss: %s", error)
             found = CacheMiss(reason="unavailable")
@@ -100,25 +105,33 @@ class Finder:
         vector = unit_vector(raw, self._settings.dim)
         if (reason := self._unsearchable(lookup, reading, vector)) or vector is None:
             return CacheMiss(reason=reason or "unavailable")
-        threshold = threshold_of(lookup, self._settings)
+        threshold = threshold_of(lookup, tenant, self._settings)
+        if threshold >= 1:
+            return CacheMiss(reason="disabled")
         least = judged_from(lookup, self._settings) if self._opinion.active else math.inf
         grey: dict[str, tuple[Entry, float]] = {}
         miss: CacheMiss | None = None
         for entry, similarity in await self._shelf.near(vector, tenant, lookup.partition, era, now_ms()):
-            reason, guard = self._refused(lookup, reading, entry, similarity, threshold, era)
-            if reason is None:
+            found = self._refused(lookup, reading, entry, similarity, threshold, era)
+            if found.reason is None:
                 self._shelf.served(entry)
-                return hit(entry, "exact" if entry.key == lookup.key else "semantic", now_ms(), similarity)
+                kind = "exact" if entry.key == lookup.key else "semantic"
+                return hit(entry, kind, now_ms(), similarity, found.confidence)
             miss = miss or CacheMiss(
-                reason=reason, nearest=entry.id, similarity=similarity, threshold=threshold, guard=guard
+                reason=found.reason,
+                nearest=entry.id,
+                similarity=similarity,
+                threshold=threshold,
+                guard=found.guard,
+                confidence=found.confidence,
             )
             if similarity >= least:
                 if self._arguable(lookup, reading, entry, era):
                     grey[entry.id] = entry, similarity
-            elif reason == "threshold":
+            elif self._weights.most(similarity) < threshold:
                 break
-        if grey and (found := await self._opinion.find(lookup.text, [entry for entry, _ in grey.values()])):
-            entry, similarity = grey[found.id]
+        if grey and (same := await self._opinion.find(lookup.text, [entry for entry, _ in grey.values()])):
+            entry, similarity = grey[same.id]
             if self._arguable(lookup, reading, entry, era):
                 self._opinion.count("served")
                 self._shelf.served(entry)
@@ -146,20 +159,21 @@ class Finder:
 
     def _refused(
         self, lookup: CacheLookup, reading: Reading, entry: Entry, similarity: float, threshold: float, era: str
-    ) -> tuple[str | None, str | None]:
-        """Why a neighbour may not answer, and the guard that says so."""
-        if similarity + ALIKE < threshold:
-            return "threshold", None
+    ) -> Judgement:
+        """Why a neighbour may not answer."""
+        if similarity + ALIKE < least_similarity(lookup):
+            return Judgement(reason="threshold")
         if lookup.max_distance is not None and lookup.max_distance <= 0 and entry.text != lookup.text:
-            return "threshold", None
+            return Judgement(reason="threshold")
         if reason := self._unfit(entry, lookup, era):
-            return reason, None
+            return Judgement(reason=reason)
         if entry.key == lookup.key:
-            return None, None
+            return Judgement()
         if self._rejections.blocks(entry, lookup.text):
-            return "rejected", None
-        guard = compared(reading, Reading(entry.text))
-        return ("guard", guard) if guard else (None, None)
+            return Judgement(reason="rejected")
+        if self._weights.most(similarity) < threshold:
+            return Judgement(reason="threshold")
+        return judged(reading, Reading(entry.text), similarity, threshold, self._weights)
 
 
 def unsuited(text: str, reading: Reading, settings: Settings) -> str | None:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from hasten.cache.domain import Entry, opinion_mark
+from hasten.cache.domain import Entry
+from hasten.cache.grey import mark
 from hasten.cache.opinions import Model
 from hasten.cache.settings import Settings
 from hasten.cache.verdicts import Verdicts
@@ -76,10 +77,10 @@ class SecondOpinion:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + self._settings.opinion_ms / 1000
-        marked = [(entry, self._mark(asked, entry)) for entry in entries]
+        marked = [(entry, mark(entry, asked, self._settings)) for entry in entries]
         try:
             async with asyncio.timeout_at(until):
-                known = await asyncio.gather(*(self._verdicts.known(mark) for _, mark in marked))
+                known = await asyncio.gather(*(self._verdicts.known(name) for _, name in marked))
         except TimeoutError:
             return None
         for (entry, _), same in zip(marked, known, strict=True):
@@ -90,22 +91,18 @@ class SecondOpinion:
             return None
         return new[0] if await self._in_time(case, until) else None
 
-    def _mark(self, asked: str, entry: Entry) -> str:
-        judge = f"{self._settings.opinion}@{self._settings.opinion_threshold}"
-        return opinion_mark(judge, entry.tenant, entry.partition, entry.text, asked)
-
-    def _ask(self, asked: str, entry: Entry, mark: str) -> _Case | None:
+    def _ask(self, asked: str, entry: Entry, name: str) -> _Case | None:
         """Puts a pair in line, if it is not there already; None when the line is full."""
-        if (there := self._cases.get(mark)) is not None:
+        if (there := self._cases.get(name)) is not None:
             return there
-        case = _Case(mark, asked, entry.text)
+        case = _Case(name, asked, entry.text)
         try:
             self._line.put_nowait(case)
         except asyncio.QueueFull:
             self.count("dropped")
             return None
         self.count("asked")
-        self._cases[mark] = case
+        self._cases[name] = case
         return case
 
     async def _in_time(self, case: _Case, until: float) -> bool:

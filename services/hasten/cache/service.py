@@ -23,6 +23,7 @@ from hasten.cache.shelf import Shelf
 from hasten.cache.sweeper import Sweeper
 from hasten.cache.vector import unit_vector
 from hasten.cache.verdicts import Verdicts
+from hasten.changes.settings import Changes
 from hasten.deadline import now_ms
 from hasten.fingerprint import SCHEMA, question_hash
 from hasten.freshness import Freshness
@@ -57,7 +58,7 @@ PROBE_MS = 2000
 PROBES = ("How do I return a parcel?", "Which waterfall in Peru is the tallest?", "Reverse the word lamp.")
 """Questions that have nothing to do with one another."""
 ONE_AND_THE_SAME = 0.95
-"""A similarity that no two of the probes have with a model that works (all-MiniLM-L6-v2: 0.11 at most)."""
+"""A similarity that no two of the probes have with a model that works (all-MiniLM-L6-v2: 0.13 at most)."""
 UNKNOWN_HIT = (
     "no hit by meaning is known under this request id of this tenant (each is kept for {hours:g} h): take the id of a "
     "request that was answered by meaning, or name the entry itself in entries"
@@ -69,18 +70,34 @@ SELF = "_cache"
 class Cache:
     """One replica of the cache."""
 
-    def __init__(self, settings: Settings, bus: Bus, vectors: VectorStore, opinion: Load | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        bus: Bus,
+        vectors: VectorStore,
+        *,
+        changes: Changes | None = None,
+        opinion: Load | None = None,
+    ) -> None:
         self._settings, self._bus = settings, bus
+        self._changes = changes or Changes()
         self._figures = Figures()
         self._shelf = Shelf(vectors, settings)
-        self._freshness = Freshness(bus, sources=settings.sources, kind="cache")
+        self._freshness = Freshness(bus, changes=self._changes, kind="cache")
         self._rejections = Rejections(bus)
         self._hits = ServedHits(bus, settings.reject_s)
         self._barrier = Barrier(bus)
         self._opinion = SecondOpinion(settings, Verdicts(bus), opinion)
         self._finder = Finder(settings, self._shelf, self._freshness, self._rejections, self._figures, self._opinion)
         self._invalidator = Invalidator(
-            settings, bus, self._shelf, self._barrier, self._rejections, self._figures, self._publish
+            settings,
+            bus,
+            self._changes.rules,
+            self._shelf,
+            self._barrier,
+            self._rejections,
+            self._figures,
+            self._publish,
         )
         self._peers = Peers(self._freshness.replica.id)
         self._sweeper = Sweeper(settings, self._shelf, self._figures, self._wanted, self._publish, self._peers)
@@ -98,6 +115,8 @@ class Cache:
         Raises StoreError when stored vectors, setting and embedder do not agree on the width, naming both sizes, and
         Failed(unavailable) without JetStream.
         """
+        for warning in self._changes.warnings:
+            log.warning("%s", warning)
         await self._shelf.open()
         await self._try_embedder()
         await self._freshness.start()
@@ -243,8 +262,8 @@ def _check_names(key: str, partition: str) -> None:
         raise Failed("bad_request", "key is empty", param="key")
 
 
-def build(settings: Settings, bus: Bus) -> Cache:
+def build(settings: Settings, bus: Bus, changes: Changes | None = None) -> Cache:
     """The cache with its whole wiring; raises StoreError for an address that is none."""
     vectors = store(settings.store_url, Path(settings.data), "cache", api_key=settings.store_api_key or None)
     opinion = partial(opinions.load, settings.opinion, settings.opinion_threads) if settings.opinion else None
-    return Cache(settings, bus, vectors, opinion)
+    return Cache(settings, bus, vectors, changes=changes, opinion=opinion)

@@ -1,18 +1,22 @@
 """Settings of the cache."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`data` is the folder of the embedded store; `store_url` is `embedded`, or the http(s) address of a Qdrant server
-    (needed for more than one replica) with `store_api_key`. `sources` are subjects of change events that
-    HASTEN_CHANGES captures besides its own. `dim` is the width of the vectors, that of the embedder's model.
+    (needed for more than one replica) with `store_api_key`. `dim` is the width of the vectors, that of the
+    embedder's model.
 
-    `semantic` off leaves exact hits only. `threshold` is the least cosine similarity of a hit by meaning, which must
-    pass the guards besides; a text of less than `min_words` words or more than `max_chars` characters is found by key
-    only, and `candidates` neighbours are looked at.
+    `semantic` off leaves exact hits only. `threshold` is the least confidence (0 to 1) that two questions are the same
+    for a hit by meaning, which must pass the guards besides; `hasten cache calibrate` finds it for an error bound.
+    `thresholds` has those of single collections, by name, and of tenants, as `tenant:NAME`; the strictest of what a
+    request names counts, and 1 leaves exact hits only. A text of less than `min_words` words or more than `max_chars`
+    characters is found by key only, and `candidates` neighbours are looked at.
 
     `opinion` names a model that is asked about questions which are near a stored one, and which only soft guards or the
     threshold refuse: `onnx:FOLDER` or `sentence-transformers:FOLDER`, empty for none (needs the extra `opinion`).
@@ -22,8 +26,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     of a pair that is judged. `opinion_waiting` pairs stand in line, and `opinion_threads` are used for one.
 
     `shadow` judges and counts hits by meaning (`shadow` among the misses) and serves none; `shadow_collections` does so
-    for answers from these collections only. The alarm compares the hit rate of the last `alarm_window` lookups by
-    meaning that came to a verdict with that of about `alarm_memory` before them: it trips when it is higher by more
+    for answers from these collections only. The alarm compares the hit rate of a replica's last `alarm_window` lookups
+    by meaning that came to a verdict with that of about `alarm_memory` before them: it trips when it is higher by more
     than `alarm_jump` (0.2 is 20 points; 1 switches it off) and clears at half of that. It warns in the log, in the
     metric `hasten_cache_hit_rate_alarm` and in `hasten status`; with `alarm_stops` there are no hits by meaning
     meanwhile.
@@ -45,10 +49,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data: str = ".hasten"
     store_url: str = "embedded"
     store_api_key: str = ""
-    sources: list[str] = []
     dim: int = 384
     semantic: bool = True
-    threshold: float = 0.85
+    threshold: Share = 0.98
+    thresholds: dict[str, Share] = {}
     min_words: int = 4
     max_chars: int = 2000
     candidates: int = 5

@@ -10,12 +10,15 @@ import msgspec
 
 from hasten.cache.domain import INDEXES, Entry, compartment, entry_id, payload_of, read_payload
 from hasten.cache.hot import HotSet
+from hasten.cache.past import Past
 from hasten.cache.settings import Settings
 from hasten.messages.cache import EntrySummary
 from hasten.vectors.store import Match, Point, StoreError, Vector, VectorStore, Where
 
 BATCH = 64
 """Entries read and deleted at a time when their tenants have to be told apart."""
+NAMES = ["owner", "key"]
+"""What is read of an entry that goes."""
 TAGS = 128
 """Tags in one filter."""
 SAMPLE = 1000
@@ -31,6 +34,7 @@ class Shelf:
     def __init__(self, store: VectorStore, settings: Settings) -> None:
         self._store, self._settings = store, settings
         self.hot = HotSet(settings.hot_entries, settings.hot_bytes, settings.hot_s)
+        self.past = Past()
         self._used: set[str] = set()
 
     async def open(self) -> None:
@@ -47,6 +51,7 @@ class Shelf:
         if entry is None or (entry.tenant, entry.key) != (tenant, key):
             return None
         self.hot.put(entry, time.monotonic())
+        self.past.keep(entry)
         return self._touched(entry)
 
     def _touched(self, entry: Entry) -> Entry:
@@ -86,6 +91,7 @@ class Shelf:
         """Stores an entry in place of an older one of its key."""
         await self._within(self._store.upsert([Point(id=entry.id, vector=vector, payload=payload_of(entry))]))
         self.hot.put(entry, time.monotonic())
+        self.past.keep(entry)
 
     async def _within(self, work: Any, limit_s: float | None = None) -> Any:
         try:
@@ -116,13 +122,15 @@ class Shelf:
     async def remove(self, where: Where, gone: Counter[str], most: int = 2**53, *, patient: bool = False) -> None:
         """Deletes what matches, up to `most` entries, and adds to `gone` how many went so far, by tenant."""
         limit_s = TIDYING_S if patient else None
-        while most > 0 and (found := await self._within(self._store.scroll(where, min(most, BATCH)), limit_s)):
+        while most > 0 and (found := await self._within(self._store.scroll(where, min(most, BATCH), NAMES), limit_s)):
             deleted = await self._within(self._store.delete(ids=[point.id for point in found]), limit_s)
             for point in found:
                 self.hot.drop(str(point.payload.get("owner")), str(point.payload.get("key")))
             if not deleted:
                 break
             gone.update(str(point.payload.get("owner")) for point in found)
+            if len(found) < min(most, BATCH):
+                break
             most -= len(found)
 
     async def expire(self, now_ms: float) -> int:
@@ -142,7 +150,7 @@ class Shelf:
         if there <= most:
             return there, Counter()
         surplus, gone = there - int(0.95 * most), Counter[str]()
-        found = await self._within(self._store.scroll(Where(), SAMPLE), TIDYING_S)
+        found = await self._within(self._store.scroll(Where(), SAMPLE, ["used_ms"]), TIDYING_S)
         sample = sorted(int(point.payload.get("used_ms", 0)) for point in found)
         cut = sample[min(len(sample) - 1, int(surplus / there * len(sample)))]
         for bound in (cut, cut + 1):

@@ -28,12 +28,14 @@ log = logger("cache")
 TICK_S = 0.005
 """How long changes are collected before they are swept: those of one transaction come together."""
 REST = 20
-"""A sweep is followed by a rest of this many times its own length, so that a burst of changes leaves the store to the
-lookups; never more than `sweep_s`."""
+"""A sweep of more than `EXACT` changes is followed by a rest of this many times its own length, so that a burst leaves
+the store to the lookups; never more than `sweep_s`. After a smaller one it is once its length."""
 BACKUP_S = 0.5
 """How much later each further replica sweeps a table: it finds nothing, unless the ones before it are gone."""
 EXACT = 8
 """Changes in one sweep up to which each is deleted by its own sequence."""
+FORMS = 4
+"""Tags of a change of one row: with and without its schema, and what reaches answers about the whole table."""
 Publish = Callable[[str, list[str], int, str, int], Awaitable[None]]
 """Says for a tenant which tags removed how many entries, why, and at which sequence."""
 
@@ -80,12 +82,12 @@ class Sweeper:
                     async with asyncio.timeout(None if next_s is None else wait_s):
                         await self._news.wait()
                 continue
-            began_s = time.monotonic()
+            began_s, rest = time.monotonic(), REST if len(self._pending) > EXACT * FORMS else 1
             try:
                 await self.sweep()
             except StoreError as error:
                 log.warning("the cache was not cleaned up: %s", error)
-            await asyncio.sleep(min(self._settings.sweep_s, REST * (time.monotonic() - began_s)))
+            await asyncio.sleep(min(self._settings.sweep_s, rest * (time.monotonic() - began_s)))
 
     async def _tidy_always(self) -> None:
         while True:

@@ -23,6 +23,25 @@ PARTS = {
     "unknown": "not known: it was stored without the hashes of its parts",
 }
 """What the parts of a partition are called for people, where their own name says too little."""
+REASONS = {
+    "absent": "nothing is stored for it",
+    "threshold": "nothing that is stored is near enough",
+    "guard": "the nearest entry asks for something else",
+    "stale": "what the entry depends on has changed",
+    "expired": "the entry is too old",
+    "rejected": "an operator has rejected this pair",
+    "shadow": "an entry would answer, but hits by meaning are only rehearsed",
+    "alarm": "an entry would answer, but the hit rate has jumped and hits by meaning are stopped",
+    "short": "it is too short to be found by meaning",
+    "uncacheable": "it is about one person or one moment, or too long to be found by meaning",
+    "lease": "the cache has lost touch with the changes",
+    "disabled": "hits by meaning are switched off",
+    "unavailable": "the cache or its store does not answer, or the embedder tells nothing apart",
+    "off": "the request does not read the cache",
+}
+"""What the reasons of a miss mean."""
+WORDLESS = frozenset({"hit", "rejected", "threshold", "stale", "expired", "lease"})
+"""Verdicts that no single word has led to."""
 PERMISSIONS = {"exact": "found by key", "meaning": "found by meaning", "share": "shared", "store": "stored"}
 
 
@@ -79,11 +98,12 @@ def read(path: Path) -> dict[str, Any]:
 def show(console: Console, found: Explanation) -> None:
     """Prints the verdict and what led to it."""
     hit = {"exact": "exact hit", "semantic": "hit by meaning"}.get(found.outcome)
-    console.print(f"{hit}: entry {found.entry_id}" if hit else f"miss: {found.reason}", style="bold")
+    missed = f"miss: {found.reason} ({REASONS.get(found.reason, 'see below')})"
+    console.print(f"{hit}: entry {found.entry_id}" if hit else missed, style="bold")
     for name, label in PERMISSIONS.items():
         if why := found.may_not.get(name):
             console.print(f"may not be {label}: {why}")
-    console.print(f"key {found.key} · partition {found.partition} ({' '.join(named(sorted(found.parts)))})")
+    console.print(f"key {found.key} · partition {found.partition} ({', '.join(named(sorted(found.parts)))})")
     if found.tags:
         console.print(f"an answer would depend on {' '.join(found.tags)}")
     if found.lookup is None:
@@ -98,14 +118,19 @@ def named(parts: list[str]) -> list[str]:
 
 
 def _lookup(console: Console, lookup: Explained) -> None:
-    console.print(f"\nby key: {lookup.exact}")
+    removed = lookup.by_key is not None and lookup.by_key.verdict == "removed"
+    console.print(f"\nby key: {lookup.exact}" + (", but there was an entry" if removed else ""))
     if lookup.by_key is not None:
         _entry(console, lookup.by_key)
     if lookup.threshold is None:
         return
-    console.print(f"\nby meaning, threshold {lookup.threshold:.3f}:" + ("" if lookup.nearest else " nothing here"))
+    console.print(
+        f"\nby meaning, similarity and confidence, which must be {lookup.threshold:.3f}:"
+        + ("" if lookup.nearest else " nothing here")
+    )
     for one in lookup.nearest:
-        console.print(f"  {one.similarity:.3f}  {one.text}")
+        sure = "  -  " if one.confidence is None else f"{one.confidence:.3f}"
+        console.print(f"  {one.similarity:.3f} {sure}  {one.text}")
         console.print(f"         {verdict(one)}")
         _entry(console, one)
     if lookup.elsewhere:
@@ -119,7 +144,7 @@ def _lookup(console: Console, lookup: Explained) -> None:
 def verdict(one: Neighbour) -> str:
     """Why a neighbour may answer or not, and the words behind it."""
     why = f"{one.verdict} {one.guard}" if one.guard else one.verdict
-    if one.verdict in ("hit", "rejected") or not (one.asked_only or one.stored_only or one.guard):
+    if one.verdict in WORDLESS:
         return why
     if not (one.asked_only or one.stored_only):
         return f"{why}: the same words in another order"

@@ -18,6 +18,7 @@ QUEUES = ("queued", "waiting_texts", "lag")
 """What services call the work that waits, in their reports: requests, texts, stream messages."""
 LABELS = {
     "hit_rate": "hit rate of all lookups",
+    "hit_rate_alarm": "hit rate by meaning has jumped",
     "mean_hit_age_s": "mean age of a hit (s)",
     "evictions": "evicted to make room",
     "hot_entries": "entries in memory",

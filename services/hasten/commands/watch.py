@@ -29,6 +29,7 @@ SHOWN = 12
 """The latest events under the table."""
 REASONS = 3
 """The most frequent reasons in a row."""
+REDRAWN_S = 0.25
 TAGS = 5
 """The most tags of one eviction that are named."""
 Event = Finished | Invalidated
@@ -51,8 +52,10 @@ def watch(
             await listen(hasten, tenant, print_json if as_json else print_line, seconds, events)
             return 0
         tally = Tally()
-        with Live(get_renderable=lambda: screen(tally), refresh_per_second=4, console=Console(highlight=False)):
+        with Live(get_renderable=lambda: screen(tally), auto_refresh=False, console=Console(highlight=False)) as live:
+            drawing = asyncio.ensure_future(draw(live))
             await listen(hasten, tenant, tally.add, seconds, events)
+            drawing.cancel()
         return 0
 
     with_client(nats, tenant or "demo", work)
@@ -84,6 +87,13 @@ async def listen(hasten: Hasten, tenant: str | None, tell: Tell, seconds: float 
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await enough.wait()
+
+
+async def draw(live: Live) -> None:
+    """Draws the screen anew, for ever. (Live's own thread would read the tally while it changes.)"""
+    while True:
+        live.refresh()
+        await asyncio.sleep(REDRAWN_S)
 
 
 def print_json(tenant: str, event: Event) -> None:

@@ -17,6 +17,7 @@ class Head:
         self._model = ""
         self._cache = ""
         self._hit: dict[str, Any] = {}
+        self._reason = ""
 
     @property
     def model(self) -> str:
@@ -32,6 +33,8 @@ class Head:
             hit = event.data.get("hit")
             if hit:
                 self._cache, self._hit = str(hit), event.data
+            elif event.kind == "cache" and "stored" not in event.data:
+                self._reason = " ".join(str(event.data[name]) for name in ("reason", "guard") if event.data.get(name))
             elif event.kind == "route":
                 self._cache = self._cache or "miss"
 
@@ -42,6 +45,7 @@ class Head:
             "x-hasten-cache": self._cache,
             "x-hasten-model": self._model,
             "x-hasten-entry": str(self._hit.get("entry_id") or ""),
+            "x-hasten-cache-reason": self._reason,
         }
         if (similarity := self._hit.get("similarity")) is not None:
             found["x-hasten-similarity"] = f"{similarity:.4f}"

@@ -8,6 +8,7 @@ import msgspec
 import nats.errors
 
 from hasten.bus import Bus
+from hasten.changes.settings import Changes
 from hasten.deadline import now_ms
 from hasten.fingerprint import question_hash
 from hasten.freshness import Freshness
@@ -224,8 +225,8 @@ class Orchestrator:
         )
         with contextlib.suppress(nats.errors.Error, Failed):
             await self._bus.publish(FINISHED, event, tenant=call.tenant)
-            if event.cache == "semantic" and event.entry_id:
-                served = Served(entry_id=event.entry_id, question=question_hash(plan.fingerprint.text))
+            if reader.hit.get("hit") == "semantic":
+                served = Served(entry_id=reader.hit["entry_id"], question=question_hash(plan.fingerprint.text))
                 await self._bus.publish(SERVED, served, tenant=call.tenant, request_id=call.request_id)
 
     async def drain(self) -> None:
@@ -295,6 +296,6 @@ def _check_collection(name: str) -> None:
         raise Failed("bad_request", str(error), param="knowledge") from None
 
 
-def build(settings: Settings, bus: Bus) -> Orchestrator:
+def build(settings: Settings, bus: Bus, changes: Changes | None = None) -> Orchestrator:
     """The orchestrator with its own view of HASTEN_CHANGES."""
-    return Orchestrator(bus, settings, Freshness(bus, sources=settings.sources))
+    return Orchestrator(bus, settings, Freshness(bus, changes=changes))

@@ -61,6 +61,7 @@ class Stages:
             max_age_s=policy.max_age_s,
             max_distance=policy.max_distance,
             tags=policy.tags,
+            collections=self._request.knowledge,
             explain=self._request.explain,
             parts=parts_of(self._request) if self._request.explain else {},
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import numpy as np
 
+from hasten.changes.keys import UNCHANGED
 from hasten.messages.chat import Scalar
 from hasten.messages.retrieve import Document, Passage
 from hasten.retriever.records import Manifest
@@ -15,8 +16,6 @@ MAX_ID_CHARS = 512
 MAX_ABOUT_BYTES = 16 * 1024
 """The most that a document's title, url, metadata and tags may take: each of its passages carries them."""
 MAX_NAME_CHARS = 64
-UNCHANGED = "__debezium_unavailable_value"
-"""What Debezium sends for a large column that an update did not touch."""
 _NAME = re.compile(r"[^\"\\\x00-\x1f\x7f]{1,64}")
 
 

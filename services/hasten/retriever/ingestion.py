@@ -1,20 +1,26 @@
-"""Takes documents from HASTEN_CHANGES and has them applied, each at least once; says so when they can be found."""
+"""Takes documents, and rows that make some, from HASTEN_CHANGES and has them applied; says when they can be found."""
 
 import asyncio
 import contextlib
+import time
+from collections.abc import Coroutine
+from typing import Any
 
 import nats.errors
 from nats.aio.msg import Msg
 
 from hasten.bus import Bus
+from hasten.changes.settings import Changes
+from hasten.dead_letters import DeadLetters
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import INGESTED, Document, Ingested
 from hasten.retriever.domain import Refused
 from hasten.retriever.embedding import PASSING
 from hasten.retriever.intake import Intake, sequence
 from hasten.retriever.library import Library
-from hasten.retriever.reading import Mail, address, concerns_documents, read
-from hasten.retriever.records import Key
+from hasten.retriever.reading import address, concerns_documents, read
+from hasten.retriever.records import Key, Manifest
+from hasten.retriever.rows import Emptied, Mail, best_first, steps
 from hasten.retriever.settings import Settings
 from hasten.retriever.writer import Writer
 from hasten.telemetry import counter, gauge, histogram, logger
@@ -24,14 +30,21 @@ log = logger("retriever")
 _documents = counter("retriever_documents_total", "Document messages, by what became of them", "op", "outcome")
 _seconds = histogram("retriever_apply_seconds", "Time to apply one document message")
 _lag = gauge("retriever_lag", "Messages of the stream that have not been applied")
+CLEAR_S = 1.0
+"""How long a version that lacks columns waits here for those before it, until it is given back."""
+NOBODY = Key("", "", "")
+"""In place of a document, when all of a table are meant."""
 BUS_ERRORS = (nats.errors.Error, TimeoutError)
 
 
 class Ingestion:
     """Takes messages as there is room for and applies the documents among them, `parallel` at once."""
 
-    def __init__(self, settings: Settings, bus: Bus, intake: Intake, library: Library, writer: Writer) -> None:
-        self._settings, self._bus = settings, bus
+    def __init__(
+        self, settings: Settings, bus: Bus, changes: Changes, intake: Intake, library: Library, writer: Writer
+    ) -> None:
+        self._settings, self._bus, self._changes = settings, bus, changes
+        self._letters = DeadLetters(bus)
         self._intake, self._library, self._writer = intake, library, writer
         self._places = asyncio.Semaphore(settings.parallel)
         self._stopping = self._closed = False
@@ -46,7 +59,7 @@ class Ingestion:
         self._loops = [loop.create_task(endless()) for endless in (self._run, self._keep, self._follow)]
 
     async def _bind(self) -> None:
-        stream = await self._intake.stream(self._settings.sources)
+        stream = await self._intake.stream(self._changes.sources)
         if self._library.empty:
             await self._intake.forget()
         await self._library.adopt(stream)
@@ -93,7 +106,7 @@ class Ingestion:
             log.debug("how far the consumer is cannot be asked: %s", type(error).__name__)
 
     async def _take(self) -> None:
-        """Takes what there is room for. What is not a document passes; documents are worked on in the background."""
+        """Takes what there is room for. What makes no document passes; documents are worked on in the background."""
         if (room := self._settings.batch - self._intake.holding) <= 0:
             await asyncio.wait(self._work, return_when=asyncio.FIRST_COMPLETED)
             return
@@ -101,16 +114,41 @@ class Ingestion:
         others: list[Msg] = []
         for msg in await self._taken(room):
             if not concerns_documents(msg.subject):
-                others.append(msg)
+                self._sort(msg, mails, others)
             elif (mail := await self._read(msg)) is not None:
                 mails.append((mail, msg))
-        for versions in newest_first(mails):
-            task = asyncio.get_running_loop().create_task(self._versions(versions))
-            self._work.add(task)
-            task.add_done_callback(self._work.discard)
+        for versions in by_document(mails):
+            self._begin(self._versions(versions))
         if others:
             await self._intake.passed(others)
             await self._refresh()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    def _sort(self, msg: Msg, mails: list[tuple[Mail, Msg]], others: list[Msg]) -> None:
+        """Puts a change event where it belongs: to the versions of documents, or to what passes; begins the rest."""
+        todo: list[Mail | Emptied] = []
+        if self._changes.rules.makes_documents:
+            found = steps(msg.subject, msg.headers or {}, msg.data, sequence(msg), self._changes.rules)
+            todo = found.todo
+            for reason in found.refused:
+                self._bury(msg, reason)
+        for step in todo:
+            if isinstance(step, Mail):
+                self._hide(step)
+        if len(todo) == 1 and isinstance(todo[0], Mail):
+            mails.append((todo[0], msg))
+        elif todo:
+            self._begin(self._several(todo, msg))
+        else:
+            others.append(msg)
+
+    def _bury(self, msg: Msg, reason: str) -> None:
+        _documents.labels("row", "refused").inc()
+        self._letters.post(sequence(msg), msg.subject, reason, len(msg.data), "document")
 
     async def _taken(self, room: int) -> list[Msg]:
         """The next messages; none when a drain begins while it waits for them."""
@@ -126,47 +164,99 @@ class Ingestion:
         try:
             mail = read(msg.subject, msg.data, sequence(msg))
         except Refused as error:
-            await self._refuse(msg, Document(id=""), str(error))
+            await self._refuse(msg, None, Document(id=""), str(error))
             return None
-        if mail.document.op == "delete":
-            self._library.hidden[mail.key.id] = max(mail.sequence, self._library.hidden.get(mail.key.id, 0))
+        self._hide(mail)
         return mail
 
+    def _hide(self, mail: Mail) -> None:
+        """Hides what is deleted from now on; a deletion that may turn out to be an old one hides nothing before."""
+        if mail.document.op == "delete" and (mail.row is None or mail.row.at is None):
+            self._library.hidden[mail.key.id] = max(mail.sequence, self._library.hidden.get(mail.key.id, 0))
+
     async def _versions(self, versions: list[tuple[Mail, Msg]]) -> None:
-        """Applies versions of one document, the newest first: the check of versions then skips the others."""
-        async with self._places:
-            for mail, msg in versions:
-                if not self._stopping:
+        """Applies versions of one document, first the one that stays: the check of versions then skips the others."""
+        for mail, msg in versions:
+            if mail.partial and not await self._clear(mail.sequence):
+                await self._return(msg, self._settings.retry_s)
+                continue
+            async with self._places:
+                if self._stopping:
+                    await self._return(msg, 0.0)
+                else:
                     await self._one(mail, msg)
-                    continue
-                with contextlib.suppress(*BUS_ERRORS):
-                    await self._intake.again(msg, 0.0)
+
+    async def _return(self, msg: Msg, delay_s: float) -> None:
+        with contextlib.suppress(*BUS_ERRORS):
+            await self._intake.again(msg, delay_s)
+
+    async def _clear(self, before: int) -> bool:
+        """Waits a moment until everything before a message has been applied: what it is completed from is known then.
+
+        Not for long, because what it waits for may need its place here.
+        """
+        give_up = time.monotonic() + CLEAR_S
+        while not self._intake.clear_before(before):
+            if self._stopping or time.monotonic() > give_up:
+                return False
+            await asyncio.sleep(CLEAR_S / 50)
+            await self._refresh()
+        return True
+
+    async def _several(self, todo: list[Mail | Emptied], msg: Msg) -> None:
+        """Applies what one message does to several documents; it is done when all of it is."""
+        at = sequence(msg)
+        for step in todo:
+            async with self._places:
+                try:
+                    if isinstance(step, Emptied):
+                        await self._library.empty_table(step.origin, at)
+                        _documents.labels("truncate", "applied").inc()
+                    else:
+                        if step.partial and not await self._clear(at):
+                            raise TimeoutError
+                        await self._announce(step, await self._applied(step))
+                except Refused as error:
+                    self._bury(msg, str(error))  # the other documents of the message are made all the same
+                except Exception as error:
+                    mail = step if isinstance(step, Mail) else Mail(NOBODY, at, Document(id="", op="delete"))
+                    with contextlib.suppress(*BUS_ERRORS, StoreError):
+                        await self._failed(mail, msg, error)
+                    return
+        with contextlib.suppress(*BUS_ERRORS):
+            await self._intake.done(msg)
+        await self._refresh()
 
     async def _one(self, mail: Mail, msg: Msg) -> None:
         """Applies a document and says so; gives the message back, or up, when it could not be applied."""
         try:
-            with _seconds.time():
-                manifest = await self._writer.apply(mail)
-            if self._library.hidden.get(mail.key.id) == mail.sequence:
-                del self._library.hidden[mail.key.id]
+            manifest = await self._applied(mail)
             await self._intake.done(msg)
         except Exception as error:
             with contextlib.suppress(*BUS_ERRORS, StoreError):
                 await self._failed(mail, msg, error)
             return
         await self._refresh()
+        await self._announce(mail, manifest)
+
+    async def _applied(self, mail: Mail) -> Manifest:
+        with _seconds.time():
+            manifest = await self._writer.apply(mail)
+        if self._library.hidden.get(mail.key.id) == mail.sequence:
+            del self._library.hidden[mail.key.id]
+        return manifest
+
+    async def _announce(self, mail: Mail, manifest: Manifest) -> None:
         op, outcome = mail.document.op, "applied" if manifest.version == mail.sequence else "superseded"
         _documents.labels(op, outcome).inc()
-        await self._say(
-            mail.key,
-            Ingested(
-                collection=mail.key.collection,
-                id=mail.key.document,
-                sequence=mail.sequence,
-                op=op,
-                chunks=manifest.chunks,
-            ),
+        event = Ingested(
+            collection=mail.key.collection,
+            id=mail.key.document,
+            sequence=mail.sequence,
+            op=op,
+            chunks=manifest.chunks,
         )
+        await self._say(mail.key, event)
 
     async def _failed(self, mail: Mail, msg: Msg, error: Exception) -> None:
         tries = msg.metadata.num_delivered or 1
@@ -178,16 +268,18 @@ class Ingestion:
             await self._intake.again(msg, min(delay_s, self._settings.retry_max_s))
         else:
             await self._library.discard(mail.key, mail.sequence)
-            await self._refuse(msg, mail.document, reason)
+            if mail.row is not None:
+                self._bury(msg, reason)
+            await self._refuse(msg, mail.key, mail.document, reason)
 
-    async def _refuse(self, msg: Msg, document: Document, reason: str) -> None:
-        """Gives a message up for good and says why to whoever sent it; the log has the number only."""
+    async def _refuse(self, msg: Msg, key: Key | None, document: Document, reason: str) -> None:
+        """Gives a message up for good and says why to the tenant, if that is known; the log has the number only."""
         log.warning("document message %d was refused", sequence(msg))
         _documents.labels(document.op, "refused").inc()
         at = sequence(msg)
         await self._intake.refuse(msg)
         with contextlib.suppress(Refused):
-            key = address(msg.subject)
+            key = key or address(msg.subject)
             await self._say(
                 key, Ingested(collection=key.collection, id=document.id, sequence=at, op=document.op, error=reason)
             )
@@ -223,16 +315,21 @@ class Ingestion:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self._letters.close()
         await self._intake.close()
         self._writer.close()
 
 
-def newest_first(mails: list[tuple[Mail, Msg]]) -> list[list[tuple[Mail, Msg]]]:
-    """The messages by document, in the order of the stream; those of one document from the newest on."""
+def by_document(mails: list[tuple[Mail, Msg]]) -> list[list[tuple[Mail, Msg]]]:
+    """The messages by document, in the order of the stream; those of one document in the order to apply them."""
     found: dict[str, list[tuple[Mail, Msg]]] = {}
-    for mail, msg in sorted(mails, key=lambda one: one[0].sequence, reverse=True):
+    for mail, msg in sorted(mails, key=lambda one: one[0].sequence):
         found.setdefault(mail.key.id, []).append((mail, msg))
-    return sorted(found.values(), key=lambda versions: versions[-1][0].sequence)
+    made: list[list[tuple[Mail, Msg]]] = []
+    for versions in found.values():
+        msgs = {mail.sequence: msg for mail, msg in versions}
+        made.append([(mail, msgs[mail.sequence]) for mail in best_first([mail for mail, _ in versions])])
+    return made
 
 
 def final(error: Exception, tries: int, attempts: int) -> str | None:

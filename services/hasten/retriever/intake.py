@@ -38,6 +38,7 @@ class Intake:
         self._held: dict[int, Msg] = {}
         self._asking = asyncio.Lock()
         self.keep_s = ack_wait_s / 4
+        self._first = 0
         self.idle = False
         self.applied = 0
         self.lag = 0
@@ -136,10 +137,21 @@ class Intake:
         message, which is on the safe side.
         """
         async with self._asking:
+            held = set(self._held)
             info = await self._bus.js.consumer_info(STREAM, DURABLE)
+            alone = held == self._held.keys() and (info.num_ack_pending or 0) <= len(held)
+            self._first = min(held, default=0) if alone else 0
             floor = info.ack_floor.stream_seq if info.ack_floor else 0
             self.applied = min(floor, min(self._held, default=floor + 1) - 1)
             self.lag = (info.num_pending or 0) + (info.num_ack_pending or 0)
+
+    def clear_before(self, sequence: int) -> bool:
+        """Whether all messages before this one, which is held, had been applied at the last `refresh`.
+
+        So it is at the acknowledgement floor, or when nothing is unacknowledged anywhere but what is held here and this
+        is the first of it: single messages that were deleted from the stream leave the floor behind.
+        """
+        return self.applied >= sequence - 1 or self._first == sequence
 
     async def stop(self) -> None:
         """Takes no more. Comes before anything is given back, which would else be delivered here again."""

@@ -4,6 +4,8 @@ Chunks are written first, then the manifest that makes them the current version,
 reads checks each chunk against the manifests, so it does not matter when, or by which replica, the rest is deleted.
 """
 
+from typing import Any
+
 import msgspec
 
 from hasten.messages.chat import Scalar
@@ -15,10 +17,14 @@ from hasten.retriever.records import (
     Manifest,
     about_id,
     chunks_where,
+    emptied_where,
+    floor_point,
+    floors_where,
     manifest_point,
     manifests_where,
     older_where,
     path,
+    row_id,
 )
 from hasten.telemetry import logger
 from hasten.vectors.store import IndexKind, Point, StoreError, Vector, VectorStore, Where
@@ -105,6 +111,23 @@ class Library:
     async def discard(self, key: Key, version: int) -> None:
         """Deletes what was written of a version that was given up."""
         await self._store.delete(where=Where(equal={"key": key.id, "version": version}))
+
+    async def row(self, key: Key, version: int) -> dict[str, Any] | None:
+        """The columns that a version of a document was made of, if it was made of a row."""
+        found = await self._store.get([row_id(key, version)])
+        row: dict[str, Any] | None = msgspec.json.decode(found[0].payload["row"]) if found else None
+        return row
+
+    async def floor(self, origin: str) -> int:
+        """The version at which a table was last emptied, 0 if it never was."""
+        found = await self._store.scroll(floors_where(origin), SPARE)
+        return max((int(point.payload["version"]) for point in found), default=0)
+
+    async def empty_table(self, origin: str, version: int) -> None:
+        """Deletes what was made of a table's rows before a version, for good: the floor comes first, and whoever makes
+        an older version current looks at it afterwards."""
+        await self._store.upsert([floor_point(origin, version)])
+        await self._store.delete(where=emptied_where(origin, version))
 
     async def search(
         self,

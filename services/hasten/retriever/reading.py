@@ -8,17 +8,10 @@ from hasten.messages.failure import Failed
 from hasten.messages.retrieve import DOCUMENT, Document
 from hasten.retriever.domain import Refused, check
 from hasten.retriever.records import Key
+from hasten.retriever.rows import Mail
 from hasten.topics import BadName
 
 _PREFIX = DOCUMENT.pattern.partition("*")[0]
-
-
-class Mail(msgspec.Struct, frozen=True):
-    """What a document message says, and where it stands in the stream."""
-
-    key: Key
-    sequence: int
-    document: Document
 
 
 def concerns_documents(subject: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from hasten.changes.positions import Position
 from hasten.messages.chat import Scalar
 from hasten.messages.retrieve import Document
 from hasten.retriever.chunking import Chunk
@@ -23,6 +24,7 @@ INDEXES: dict[str, IndexKind] = {
     "key": "keyword",
     "version": "integer",
     "deleted": "bool",
+    "origin": "keyword",
 }
 MAX_TITLE_CHARS = 200
 """How much of a title is embedded with each chunk."""
@@ -44,7 +46,11 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One version of a document: that it is there in full (or deleted), and what all of its passages share."""
+    """One version of a document: that it is there in full (or deleted), and what all of its passages share.
+
+    Of one that was made of a row: `origin` is its table, `at` the change's place in the source's log and `digest` tells
+    the document from another.
+    """
 
     version: int
     deleted: bool = False
@@ -53,6 +59,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     url: str = ""
     tags: list[str] = []
     metadata: dict[str, Any] = {}
+    origin: str = ""
+    at: Position | None = None
+    digest: str = ""
 
 
 def _uuid(*parts: str | int) -> str:
@@ -64,10 +73,12 @@ def about_id() -> str:
     return _uuid("about")
 
 
-def manifest_of(document: Document, version: int, chunks: int) -> Manifest:
+def manifest_of(
+    document: Document, version: int, chunks: int, origin: str = "", at: Position | None = None, digest: str = ""
+) -> Manifest:
     """The manifest that makes this version of a document the current one."""
     if document.op == "delete":
-        return Manifest(version=version, deleted=True)
+        return Manifest(version=version, deleted=True, origin=origin, at=at)
     return Manifest(
         version=version,
         chunks=chunks,
@@ -75,6 +86,9 @@ def manifest_of(document: Document, version: int, chunks: int) -> Manifest:
         url=document.url,
         tags=document.tags,
         metadata=document.metadata,
+        origin=origin,
+        at=at,
+        digest=digest,
     )
 
 
@@ -86,13 +100,39 @@ def manifest_point(key: Key, manifest: Manifest) -> Point:
     )
 
 
-def chunk_point(key: Key, version: int, document: Document, chunk: Chunk, vector: Vector) -> Point:
+def row_point(key: Key, version: int, origin: str, values: Mapping[str, Any]) -> Point:
+    """The columns that a version was made of, for a later one that lacks some of them."""
+    shared = _shared("row", key, version, origin)
+    return Point(id=row_id(key, version), payload={**shared, "row": msgspec.json.encode(values).decode()})
+
+
+def row_id(key: Key, version: int) -> str:
+    """The id of that point."""
+    return _uuid(key.id, version, "row")
+
+
+def floor_point(origin: str, version: int) -> Point:
+    """That a table was emptied: rows of it from before that version are none any more."""
+    return Point(id=_uuid("floor", origin, version), payload={"kind": "floor", "origin": origin, "version": version})
+
+
+def floors_where(origin: str) -> Where:
+    """The filter for when a table was emptied."""
+    return Where(equal={"kind": "floor", "origin": origin})
+
+
+def emptied_where(origin: str, version: int) -> Where:
+    """The filter for all that comes from a table's rows of before a version."""
+    return Where(equal={"origin": origin}, below={"version": version})
+
+
+def chunk_point(key: Key, version: int, document: Document, chunk: Chunk, vector: Vector, origin: str = "") -> Point:
     """A chunk with its vector; it holds the text of its passage, not its own."""
     return Point(
         id=_uuid(key.id, version, chunk.number),
         vector=vector,
         payload={
-            **_shared("chunk", key, version),
+            **_shared("chunk", key, version, origin),
             "passage": chunk.passage,
             "start": chunk.passage_start,
             "end": chunk.passage_end,
@@ -103,8 +143,9 @@ def chunk_point(key: Key, version: int, document: Document, chunk: Chunk, vector
     )
 
 
-def _shared(kind: str, key: Key, version: int) -> dict[str, Any]:
+def _shared(kind: str, key: Key, version: int, origin: str = "") -> dict[str, Any]:
     return {
+        **({"origin": origin} if origin else {}),
         "kind": kind,
         "tenant": key.tenant,
         "collection": key.collection,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hasten.bus import Bus
+from hasten.changes.settings import Changes
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import RETRIEVE, Retrieve, Retrieved
 from hasten.retriever.domain import Refused, check_filter, fitting, vector_of
@@ -31,13 +32,13 @@ COUNT_S = 5.0
 class Retriever:
     """One replica. Several share the stream's durable consumer and one Qdrant server."""
 
-    def __init__(self, settings: Settings, bus: Bus, vectors: VectorStore) -> None:
+    def __init__(self, settings: Settings, bus: Bus, vectors: VectorStore, changes: Changes | None = None) -> None:
         self._settings, self._bus = settings, bus
         self._library = Library(vectors)
         self._embedding = Embedding(bus, timeout_s=settings.embed_timeout_s)
         self._intake = Intake(bus, ack_wait_s=settings.ack_wait_s)
         writer = Writer(settings, self._library, self._embedding)
-        self._ingestion = Ingestion(settings, bus, self._intake, self._library, writer)
+        self._ingestion = Ingestion(settings, bus, changes or Changes(), self._intake, self._library, writer)
         self._service = Service(bus, "retriever", "Finds passages in documents.", report=self.report)
         self._service.answer(RETRIEVE, self._on_retrieve, limit=settings.limit, waiting=settings.waiting)
         self._counting: asyncio.Task[None] | None = None
@@ -125,7 +126,7 @@ class Retriever:
         await self._library.close()
 
 
-def build(settings: Settings, bus: Bus) -> Retriever:
+def build(settings: Settings, bus: Bus, changes: Changes | None = None) -> Retriever:
     """The whole wiring of the service; raises StoreError for an address that is none."""
     vectors = store(settings.store_url, Path(settings.data), "passages", api_key=settings.store_api_key or None)
-    return Retriever(settings, bus, vectors)
+    return Retriever(settings, bus, vectors, changes)

@@ -6,7 +6,7 @@ import msgspec
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`data` is the folder of the embedded store; `store_url` is `embedded`, or the http(s) address of a Qdrant server
     (needed for more than one replica) with `store_api_key`. `indexed` names metadata fields that get an index of their
-    own. `sources` are subjects of change events that HASTEN_CHANGES captures besides its own.
+    own.
 
     `passage_chars` is the size up to which a chunk is returned with its neighbours of the same section. `max_limit` is
     the most passages one request may ask for. `limit` requests are handled at once, `waiting` more stand in line.
@@ -24,7 +24,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store_url: str = "embedded"
     store_api_key: str = ""
     indexed: list[str] = []
-    sources: list[str] = []
     passage_chars: int = 800
     max_limit: int = 200
     limit: int = 64

@@ -5,13 +5,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from hasten.changes.positions import Position
 from hasten.messages.retrieve import Document
 from hasten.retriever.chunking import Chunk, chunks
 from hasten.retriever.domain import Refused
 from hasten.retriever.embedding import Embedding
 from hasten.retriever.library import Library
-from hasten.retriever.reading import Mail, readable
-from hasten.retriever.records import Manifest, chunk_point, embedding_text, manifest_of
+from hasten.retriever.reading import readable
+from hasten.retriever.records import Manifest, chunk_point, embedding_text, manifest_of, row_point
+from hasten.retriever.rows import Mail, Row, completed, digest, says_the_same, supersedes
 from hasten.retriever.settings import Settings
 from hasten.telemetry import counter
 
@@ -32,20 +34,39 @@ class Writer:
         Raises Refused for a document that can never be applied, Failed and StoreError for one that cannot be now.
         """
         known = (await self._library.stored({mail.key.id})).get(mail.key.id)
-        if known is None or known.version < mail.sequence:
-            known = await self._replace(mail)
-            await self._library.flip(mail.key, known)
+        if known is None or not supersedes(known, mail):
+            if (floor := await self._floor(mail)) > mail.sequence:
+                return Manifest(version=floor, deleted=True)
+            made = await self._replace(mail, known)
+            if known is None or made is not known:
+                await self._library.flip(mail.key, made)
+            known = made
+            if await self._floor(mail) > mail.sequence:
+                await self._library.discard(mail.key, mail.sequence)
         await self._library.clean(mail.key)
         return known
 
-    async def _replace(self, mail: Mail) -> Manifest:
+    async def _floor(self, mail: Mail) -> int:
+        return 0 if mail.row is None else await self._library.floor(mail.row.origin)
+
+    async def _replace(self, mail: Mail, known: Manifest | None = None) -> Manifest:
+        """Writes what the version needs before it can be the current one, which is `known` if that says the same."""
         if mail.document.op == "delete":
-            return manifest_of(mail.document, mail.sequence, 0)
-        document = await self._aside(lambda: readable(mail.document))
+            return manifest_of(mail.document, mail.sequence, 0, *_source(mail.row))
+        whole, row = mail.document, mail.row
+        if row is not None and row.missing:
+            before = await self._library.row(mail.key, known.version) if known and not known.deleted else None
+            whole, row = completed(mail.key, row, before)
+        if known is not None and row is not None and says_the_same(known, row, whole):
+            return known
+        document = await self._aside(lambda: readable(whole))
         found = await self._aside(lambda: self._cut(document))
         for start in range(0, len(found), self._settings.embed_batch):
             await self._write(mail, document, found[start : start + self._settings.embed_batch])
-        return manifest_of(document, mail.sequence, len(found))
+        if row is None:
+            return manifest_of(document, mail.sequence, len(found))
+        await self._library.add([row_point(mail.key, mail.sequence, row.origin, row.values)])
+        return manifest_of(document, mail.sequence, len(found), *_source(row), digest(whole))
 
     def _cut(self, document: Document) -> list[Chunk]:
         found = chunks(
@@ -58,7 +79,7 @@ class Writer:
     async def _write(self, mail: Mail, document: Document, part: list[Chunk]) -> None:
         vectors = await self._embedding.many(mail.key.tenant, [embedding_text(document, chunk) for chunk in part])
         points = [
-            chunk_point(mail.key, mail.sequence, document, chunk, vector)
+            chunk_point(mail.key, mail.sequence, document, chunk, vector, mail.row.origin if mail.row else "")
             for chunk, vector in zip(part, vectors, strict=True)
         ]
         await self._library.add(points)
@@ -71,3 +92,7 @@ class Writer:
     def close(self) -> None:
         """Ends the thread after what it is doing."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _source(row: Row | None) -> tuple[str, Position | None]:
+    return ("", None) if row is None else (row.origin, row.at)

@@ -25,7 +25,8 @@ class CacheLookup(Body, frozen=True, kw_only=True, omit_defaults=True):
     `key` identifies the request exactly and `partition` everything but the user's words (both from
     `hasten.fingerprint`, or any string of your own up to 128 characters; the tenant is added here). `text` is the last
     user turn: the guards compare it with that of the entry. `max_age_s` and `max_distance` are as in CachePolicy, and
-    so are `tags`: an entry read before a change of one of them is stale for this caller.
+    so are `tags`: an entry read before a change of one of them is stale for this caller. `collections` are those of the
+    question's knowledge, whose thresholds count.
 
     `explain` asks for an account of the lookup in the reply, which costs two more searches; with the `parts` of the
     partition (from `hasten.fingerprint.parts_of`) it says what tells other partitions from this one.
@@ -40,14 +41,16 @@ class CacheLookup(Body, frozen=True, kw_only=True, omit_defaults=True):
     tags: list[str] = []
     explain: bool = False
     parts: dict[str, str] = {}
+    collections: list[str] = []
 
 
 class Neighbour(Body, frozen=True, kw_only=True, omit_defaults=True):
     """An entry that an explained lookup looked at.
 
-    `verdict` is hit, the reason of a miss, or `partition` for an entry of another partition, where `differs` names the
-    parts that are not the same. `asked_only` and `stored_only` are the words that the guard or the threshold found on
-    one side only. `changed` maps the tags that have changed since the entry was read, at `read_seq`, to the sequence of
+    `verdict` is hit, the reason of a miss, `removed` for one that is gone but that the replica remembers, or
+    `partition` for an entry of another partition, where `differs` names the parts that are not the same. `asked_only`
+    and `stored_only` are the words that only one side has; `confidence` is how likely the questions are the same, if no
+    guard refused. `changed` maps the tags that have changed since the entry was read, at `read_seq`, to the sequence of
     the change. `sources` are its passages as `<id>@<version>`.
     """
 
@@ -56,6 +59,7 @@ class Neighbour(Body, frozen=True, kw_only=True, omit_defaults=True):
     text: str = ""
     similarity: float = 1.0
     guard: str | None = None
+    confidence: float | None = None
     asked_only: list[str] = []
     stored_only: list[str] = []
     changed: dict[str, int] = {}
@@ -83,7 +87,8 @@ class Explained(Body, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CacheHit(Reply, frozen=True, kw_only=True, omit_defaults=True):
-    """An answer that is fresh, in the same tenant and partition, and (by meaning) past threshold and guards.
+    """An answer that is fresh, in the same tenant and partition, and (by meaning) past the guards with enough
+    `confidence`.
 
     `lives_s` is how long it may still be served if nothing that it depends on changes. `stale` says that its time had
     run out, and that the operator allows to serve it while it is made anew.
@@ -95,6 +100,7 @@ class CacheHit(Reply, frozen=True, kw_only=True, omit_defaults=True):
     age_s: float = 0.0
     lives_s: float = 0.0
     similarity: float = 1.0
+    confidence: float | None = None
     tags: list[str] = []
     read_seq: int = 0
     explained: Explained | None = None
@@ -105,7 +111,8 @@ class CacheMiss(Reply, frozen=True, kw_only=True, omit_defaults=True):
     """No answer. `reason`: absent, expired, stale, threshold, guard, rejected, shadow, short, uncacheable, lease,
     disabled, alarm or unavailable.
 
-    For a lookup by meaning the nearest entry, its `similarity` and the guard that refused it are named; in shadow mode
+    For a lookup by meaning the nearest entry, its `similarity` and the guard that refused it are named, or its
+    `confidence`, which is below the `threshold`; in shadow mode
     it is the entry that would have answered. `read_seq` is what this replica had read of HASTEN_CHANGES: who makes the
     answer from now on may store it with that.
     """
@@ -116,6 +123,7 @@ class CacheMiss(Reply, frozen=True, kw_only=True, omit_defaults=True):
     similarity: float | None = None
     threshold: float | None = None
     guard: str | None = None
+    confidence: float | None = None
     explained: Explained | None = None
 
 
@@ -151,12 +159,24 @@ class NotStored(Reply, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
 
 
+class SampleEvent(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A message as a pipeline sends it, to be tried: its `subject`, its `headers` (a key, for one) and its JSON `body`.
+
+    Without a body it is a tombstone.
+    """
+
+    subject: str
+    headers: dict[str, str] = {}
+    body: Any = None
+
+
 class Invalidate(Body, frozen=True, kw_only=True, omit_defaults=True):
     """Removes every entry of the tenant that carries one of these; `everything` removes all of them.
 
     `documents` are `<collection>/<id>`, `entries` are entry ids, `models` are public model names. `reject` remembers
     the removed entries with the text that wrongly hit them, so that the pair never hits again. `request_id` says both
     at once: the request that was answered wrongly by meaning, within the time that the cache keeps such records.
+    `event` asks, in a dry run only, what a change event would remove, and why.
     """
 
     tags: list[str] = []
@@ -168,6 +188,28 @@ class Invalidate(Body, frozen=True, kw_only=True, omit_defaults=True):
     request_id: str | None = None
     dry_run: bool = False
     reason: str = ""
+    event: SampleEvent | None = None
+
+
+class TagReason(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A tag that an event evicts, and why it does."""
+
+    tag: str
+    why: str = ""
+
+
+class EventReading(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """What a change event was taken for: its `shape` and operation, the table, and the `rules` that speak of it.
+
+    `tags` are those that it evicts for the tenant who asks. `fault` is why it could not be read, as a dead letter says.
+    """
+
+    shape: str
+    op: str = ""
+    table: str = ""
+    rules: list[str] = []
+    tags: list[TagReason] = []
+    fault: str = ""
 
 
 class EntrySummary(Body, frozen=True, kw_only=True, omit_defaults=True):
@@ -183,13 +225,14 @@ class Invalidation(Reply, frozen=True, kw_only=True, omit_defaults=True):
     """From this reply on no live replica serves what was invalidated.
 
     `sequence` is the change's place in HASTEN_CHANGES; `entries` how many were removed (or would be, with `listed`, in
-    a dry run); `waited_ms` how long the barrier took.
+    a dry run); `waited_ms` how long the barrier took. `event` is how the event of a dry run was read.
     """
 
     sequence: int = 0
     entries: int = 0
     listed: list[EntrySummary] = []
     waited_ms: float = 0.0
+    event: EventReading | None = None
 
 
 class Invalidated(Body, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,7 +7,7 @@ from hasten.topics import Body, Topic
 STREAM = "HASTEN_CHANGES"
 REPLICAS = "hasten_replicas"
 """The bucket of those that serve from a view of the stream."""
-
+DEAD_STREAM = "HASTEN_DEAD"
 SWEPT = "Hasten-Swept"
 """The header of a change whose sender deletes the entries itself."""
 
@@ -56,4 +56,27 @@ APPLIED = Topic(
     kind="event",
     summary="How far a replica that serves cached answers has read the changes; said after each one and at intervals.",
 )
-TOPICS = (CHANGE, TENANT_CHANGE, APPLIED)
+
+
+class DeadLetter(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A message of HASTEN_CHANGES that could not be used as it was meant: which one and why, and nothing that it holds.
+
+    `sequence` and `subject` find it in the stream, `size` is its bytes. `concerns` says what could not be done: `tags`
+    (it evicted its whole table instead) or `document` (the row's document stayed as it was).
+    """
+
+    sequence: int
+    subject: str
+    reason: str
+    size: int = 0
+    concerns: Literal["tags", "document"] = "tags"
+
+
+DEAD_LETTER = Topic(
+    name="dead_letter",
+    template="hasten.v1.dead.{source}",
+    request=DeadLetter,
+    kind="stored",
+    summary="A change event that could not be read, or made no document; kept for a while in a stream of its own.",
+)
+TOPICS = (CHANGE, TENANT_CHANGE, APPLIED, DEAD_LETTER)

@@ -1,16 +1,17 @@
 """Optimises a copy of a collection in a process of low priority, and brings it up to date with what came meanwhile."""
 
-import contextlib
+import itertools
+import sys
+import uuid
+from collections.abc import Iterable
 from pathlib import Path
 
 from hasten.vectors import wire
 from hasten.vectors.process import EngineProcess
-from hasten.vectors.store import StoreError
 
-MAX_BEHIND = 64 * 1024 * 1024
-"""Bytes written during a compaction before it is given up."""
 NICE = 10
-ROUNDS = 4
+SLICE = 64
+"""Points copied by one request."""
 
 
 async def optimize_copy(place: Path, opened: wire.Open) -> None:
@@ -27,34 +28,38 @@ async def optimize_copy(place: Path, opened: wire.Open) -> None:
 
 
 class Behind:
-    """The writes that a copy lacks, in order."""
+    """Which points were written since a copy was made: what the copy lacks is their state now, not the writes."""
 
     def __init__(self) -> None:
-        self._frames: list[bytes] = []
-        self._size = 0
+        self._lacking: dict[str, None] = {}
+        self._left = sys.maxsize
+        self.written: set[str] = set()
+        """All of them, also those that the copy has by now."""
 
-    def add(self, frame: bytes) -> None:
-        """Notes a write; too many of them are forgotten, and the compaction fails."""
-        self._size += len(frame)
-        if self._size > MAX_BEHIND:
-            self._frames.clear()
-        else:
-            self._frames.append(frame)
+    def __len__(self) -> int:
+        return len(self._lacking)
 
-    async def catch_up(self, engine: EngineProcess) -> None:
-        """Replays while writes go on, until few are left or a few rounds were not enough."""
-        for _ in range(ROUNDS):
-            if len(self._frames) < ROUNDS:
-                return
-            await self.replay(engine)
+    def add(self, ids: Iterable[str]) -> None:
+        """Notes points before the write of them is sent."""
+        named = [str(uuid.UUID(id_)) for id_ in ids]
+        self._lacking.update(dict.fromkeys(named))
+        self.written.update(named)
 
-    async def replay(self, engine: EngineProcess) -> None:
-        """Replays what there is. A write that the engine refuses was refused to its caller as well."""
-        frames, self._frames = self._frames, []
-        for frame in frames:
-            with contextlib.suppress(StoreError):
-                await engine.ask_encoded(frame)
-        if self._size > MAX_BEHIND:
-            raise StoreError("too much was written meanwhile")
-        if not engine.alive:
-            raise StoreError("its engine ended")
+    async def shrink(self, source: EngineProcess, target: EngineProcess) -> None:
+        """Copies points from one engine to the other, with nothing written during the call; raises StoreError.
+
+        After it fewer are left than after the last one, however many were added in between.
+        """
+        self._left = max(0, min(self._left, len(self)) - SLICE)
+        while len(self) > self._left:
+            ids = list(itertools.islice(self._lacking, min(SLICE, len(self) - self._left)))
+            await _copy(ids, source, target)
+            for id_ in ids:
+                del self._lacking[id_]
+
+
+async def _copy(ids: list[str], source: EngineProcess, target: EngineProcess) -> None:
+    rows = await source.ask(wire.Get(ids=ids, vectors=True), list[wire.Row])
+    there = {row.id for row in rows}
+    await target.ask(wire.Upsert(rows=rows))
+    await target.ask(wire.Delete(ids=[id_ for id_ in ids if id_ not in there]))

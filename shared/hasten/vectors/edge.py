@@ -1,29 +1,29 @@
 """The embedded store: Qdrant's engine on a folder, in a process of its own that this one starts and ends."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from hasten.telemetry import logger
 from hasten.vectors import wire
 from hasten.vectors.checks import check_ids, check_indexes, check_points, check_vector
-from hasten.vectors.compaction import Behind, optimize_copy
+from hasten.vectors.compaction import SLICE, Behind, optimize_copy
+from hasten.vectors.figures import searching
 from hasten.vectors.generations import Generations
-from hasten.vectors.process import EngineProcess, encoded
+from hasten.vectors.process import EngineProcess, encoded, to_the_end
 from hasten.vectors.store import IndexKind, Match, Point, StoreError, Vector, Where
 
-SLICE = 64
-"""Points per request to the engine: a search waits for at most one, about 3 ms."""
-COMPACT_AFTER = 5000
-"""Points written or deleted, and as many as there are, before the collection is compacted: below that a search does
-without a graph and what was deleted takes little room."""
+COMPACT_AFTER = 10_000
+"""Points that were written since the last compaction: each search compares with all of them, which takes 0.6 ms."""
+HOLES = 0.2
+"""Share of deleted points, and as many as COMPACT_AFTER, from which a compaction is worth its while."""
 TAKE_S = 3.0
 """How long to wait for the engine of an owner that was killed to notice."""
+AGAIN_S = 5.0
+"""How long after a start of the engine that failed the next one is tried."""
 
-T = TypeVar("T")
 log = logger("vectors")
 
 
@@ -31,7 +31,7 @@ class EdgeStore:
     """A VectorStore in a folder that only one process may have open; nothing acknowledged is lost by a kill -9.
 
     A compaction runs beside it, in a process of low priority on a copy, and takes over with what was written
-    meanwhile: reads and writes go on.
+    meanwhile: reads and writes go on. So they do when the engine dies, as soon as the next one has started.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,8 +41,12 @@ class EdgeStore:
         self._open = wire.Open(dim=0, indexes={})
         self._writing = asyncio.Lock()
         self._starting = asyncio.Lock()
+        self._start: asyncio.Task[EngineProcess] | None = None
+        self._failed: tuple[float, StoreError] | None = None
         self._behind: Behind | None = None
-        self._changes = 0
+        self._loose = 0
+        self._written = set[str]()
+        self._deleted = 0
         self._compaction: asyncio.Task[None] | None = None
 
     @property
@@ -56,12 +60,14 @@ class EdgeStore:
         check_indexes(indexes)
         await self._take()
         try:
-            await _to_the_end(self._generations.tidy)
+            await to_the_end(self._generations.tidy)
             self._open = wire.Open(dim=dim, indexes=indexes)
-            return await self._start()
+            self._engine, opened = await self._started(self._generations.current)
         except BaseException:
             await self._stop()
             raise
+        self._loose = opened.loose
+        return opened.made
 
     async def _take(self) -> None:
         loop = asyncio.get_running_loop()
@@ -74,10 +80,15 @@ class EdgeStore:
                     raise
                 await asyncio.sleep(0.05)
 
-    async def _start(self) -> list[str]:
-        self._engine = await EngineProcess.start(self._generations.current, lock=self._generations.lock)
-        made: list[str] = await self._engine.ask(self._open, list[str])
-        return made
+    async def _started(self, place: Path) -> tuple[EngineProcess, wire.Opened]:
+        """An engine that has opened a generation; raises StoreError, and leaves no process behind then."""
+        engine = await EngineProcess.start(place, lock=self._generations.lock)
+        try:
+            return engine, await engine.ask(self._open, wire.Opened)
+        except BaseException:
+            engine.kill()
+            await engine.stop(flush=False)
+            raise
 
     async def _stop(self) -> None:
         engine, self._engine = self._engine, None
@@ -86,38 +97,62 @@ class EdgeStore:
         self._generations.leave()
 
     async def _running(self) -> EngineProcess:
-        """The engine, started again if it has ended."""
+        """The engine, started again if it has ended: once for all who wait, and not given up with one of them."""
         engine = self._engine
         if engine is None:
             raise StoreError(f"the collection {self._folder.name} is not open")
         if engine.alive:
             return engine
+        if self._start is None:
+            self._start = asyncio.get_running_loop().create_task(self._again())
+            self._start.add_done_callback(self._started_again)
+        return await asyncio.shield(self._start)
+
+    async def _again(self) -> EngineProcess:
+        loop = asyncio.get_running_loop()
         async with self._starting:
-            if self._engine is engine:
-                log.error("the engine of the collection %s ended; it is started again", self._folder.name)
-                await engine.stop()
-                await self._start()
-        return self._engine or engine
+            if self._engine is None:
+                raise StoreError(f"the collection {self._folder.name} is not open")
+            if self._engine.alive:
+                return self._engine
+            if self._failed is not None and loop.time() < self._failed[0] + AGAIN_S:
+                raise self._failed[1]
+            log.error("the engine of the collection %s ended; it is started again", self._folder.name)
+            await self._engine.stop()
+            try:
+                self._engine, _ = await self._started(self._generations.current)
+            except StoreError as error:
+                log.error("the engine of the collection %s does not start: %s", self._folder.name, error)
+                self._failed = (loop.time(), error)
+                raise
+            self._failed = None
+            return self._engine
+
+    def _started_again(self, start: "asyncio.Task[EngineProcess]") -> None:
+        self._start = None
+        if not start.cancelled():
+            start.exception()
 
     async def _ask(self, request: wire.AnyRequest, kind: Any = Any) -> Any:
         return await (await self._running()).ask(request, kind)
 
-    async def _write(self, request: wire.Upsert | wire.SetPayload | wire.Delete, changes: int, kind: Any = Any) -> Any:
-        """Sends a write, and keeps it for a compaction that is under way. Call it with `_writing` held."""
-        engine, frame = await self._running(), encoded(request)
-        if self._behind is not None:
-            self._behind.add(frame)
-        result = await engine.ask_encoded(frame, kind)
-        self._changes += changes
-        return result
+    async def _write(self, request: wire.AnyWrite, ids: list[str], kind: Any = Any) -> Any:
+        """Sends a write of these points, and notes them for a compaction that is under way."""
+        frame = encoded(request)
+        async with self._writing:
+            engine = await self._running()
+            if self._behind is not None:
+                self._behind.add(ids)
+            return await engine.ask_encoded(frame, kind)
 
     async def upsert(self, points: list[Point]) -> None:
         """Writes in slices; all are checked before the first is written."""
         check_points(points, self._dim)
-        async with self._writing:
-            for start in range(0, len(points), SLICE):
-                rows = [wire.row_of(point) for point in points[start : start + SLICE]]
-                await self._write(wire.Upsert(rows=rows), len(rows))
+        for start in range(0, len(points), SLICE):
+            rows = [wire.row_of(point) for point in points[start : start + SLICE]]
+            ids = [row.id for row in rows]
+            await self._write(wire.Upsert(rows=rows), ids)
+            self._written.update(ids)
         await self._compact_if_due()
 
     async def get(self, ids: list[str]) -> list[Point]:
@@ -130,41 +165,48 @@ class EdgeStore:
         check_vector(vector, self._dim)
         if limit < 1:
             return []
-        raw = np.asarray(vector, dtype="<f4").tobytes()
-        found: list[Match] = await self._ask(wire.Search(vector=raw, where=where, limit=limit), list[Match])
+        request = wire.Search(vector=np.asarray(vector, dtype="<f4").tobytes(), where=where, limit=limit)
+        with searching.labels(self._folder.name).time():
+            found: list[Match] = await self._ask(request, list[Match])
         return found
 
-    async def scroll(self, where: Where, limit: int, *, vectors: bool = False) -> list[Point]:
+    async def scroll(
+        self, where: Where, limit: int, fields: list[str] | None = None, *, vectors: bool = False
+    ) -> list[Point]:
         """See VectorStore."""
         if limit < 1:
             return []
-        rows = await self._ask(wire.Scroll(where=where, limit=limit, vectors=vectors), list[wire.Row])
-        return [wire.point_of(row) for row in rows]
+        request = wire.Scroll(where=where, limit=limit, fields=fields, vectors=vectors)
+        return [wire.point_of(row) for row in await self._ask(request, list[wire.Row])]
 
     async def set_payload(self, ids: list[str], payload: dict[str, Any]) -> None:
-        """See VectorStore."""
+        """Writes in slices: the engine moves a point that is in a graph to where new ones are, at 50 µs each."""
         check_ids(ids)
-        async with self._writing:
-            await self._write(wire.SetPayload(ids=ids, payload=payload), 0)
+        for start in range(0, len(ids), SLICE):
+            part = ids[start : start + SLICE]
+            await self._write(wire.SetPayload(ids=part, payload=payload), part)
+            self._written.update(part)
+        await self._compact_if_due()
 
     async def delete(self, *, ids: list[str] | None = None, where: Where | None = None) -> int:
         """Deletes in slices; a filter is evaluated anew for each, so that nothing written meanwhile is missed."""
         ids = ids or []
         check_ids(ids)
         gone = 0
-        async with self._writing:
-            for start in range(0, len(ids), SLICE):
-                gone += await self._delete(ids[start : start + SLICE])
-            while where is not None and (found := await self._matching(where)):
-                gone += await self._delete(found)
+        for start in range(0, len(ids), SLICE):
+            gone += await self._delete(ids[start : start + SLICE])
+        while where is not None and (found := await self._matching(where)):
+            gone += await self._delete(found)
         await self._compact_if_due()
         return gone
 
     async def _delete(self, ids: list[str]) -> int:
-        return int(await self._write(wire.Delete(ids=ids), len(ids), int))
+        gone = int(await self._write(wire.Delete(ids=ids), ids, int))
+        self._deleted += gone
+        return gone
 
     async def _matching(self, where: Where) -> list[str]:
-        request = wire.Scroll(where=where, limit=SLICE, payloads=False)
+        request = wire.Scroll(where=where, limit=SLICE, fields=[])
         return [row.id for row in await self._ask(request, list[wire.Row])]
 
     async def count(self, where: Where | None = None) -> int:
@@ -172,8 +214,15 @@ class EdgeStore:
         return int(await self._ask(wire.Count(where=where), int))
 
     async def _compact_if_due(self) -> None:
-        if self._compaction is None and self._changes >= COMPACT_AFTER and self._changes >= await self.count():
+        if self._compaction is None and (self._due or await self._holey()):
             self._compacting()
+
+    @property
+    def _due(self) -> bool:
+        return self._loose + len(self._written) >= COMPACT_AFTER
+
+    async def _holey(self) -> bool:
+        return self._deleted >= COMPACT_AFTER and self._deleted >= HOLES * await self.count()
 
     def _compacting(self) -> "asyncio.Task[None]":
         """The compaction that is under way, or a new one."""
@@ -183,32 +232,57 @@ class EdgeStore:
         return self._compaction
 
     def _compacted(self, compaction: "asyncio.Task[None]") -> None:
-        self._changes, self._compaction, self._behind = 0, None, None
-        if not compaction.cancelled() and (error := compaction.exception()) is not None:
+        self._compaction = self._behind = None
+        if compaction.cancelled():
+            return
+        if (error := compaction.exception()) is not None:
             log.warning("the collection %s was not compacted: %s", self._folder.name, error)
+            self._written = set()
+        elif self._due:
+            self._compacting()
 
     async def _compact(self) -> None:
+        """Counts anew; when it fails, it is tried again after as many writes as before."""
+        behind = Behind()
         try:
-            async with self._writing:
-                place = await _to_the_end(self._generations.copy)
-                behind = self._behind = Behind()
+            place = await self._copied(behind)
             await optimize_copy(place, self._open)
             await self._replace(place, behind)
         finally:
-            await _to_the_end(self._generations.tidy)
+            self._written, self._loose, self._deleted = behind.written, 0, 0
+            await to_the_end(self._generations.tidy)
+
+    async def _copied(self, behind: Behind) -> Path:
+        """A copy of the current generation, and from then on in `behind` what it lacks.
+
+        The engine answers once before: a write whose caller gave up waiting may still be under way.
+        """
+        async with self._writing:
+            engine = await self._running()
+            async with self._starting:
+                await engine.ask(wire.Get(ids=[]))
+                place = await to_the_end(self._generations.copy)
+                self._behind = behind
+        return place
 
     async def _replace(self, place: Path, behind: Behind) -> None:
-        """Starts an engine on the copy, brings it up to date and lets it take over."""
-        made = await EngineProcess.start(place, lock=self._generations.lock)
+        """Starts an engine on the copy, brings it up to date in turns with the writers, and lets it take over."""
+        last, _ = await self._started(place)
         try:
-            await made.ask(self._open)
-            await behind.catch_up(made)
-            async with self._writing, self._starting:
-                await behind.replay(made)
-                await _to_the_end(lambda: self._generations.switch(place))
-                self._engine, made = made, self._engine or made
+            while self._behind is not None:
+                async with self._writing:
+                    await behind.shrink(await self._running(), last)
+                    if not behind:
+                        last = await self._switched(place, last)
         finally:
-            await made.stop()
+            await last.stop(flush=False)
+
+    async def _switched(self, place: Path, made: EngineProcess) -> EngineProcess:
+        """Makes the copy the current generation and returns the engine of the one before."""
+        async with self._starting:
+            await to_the_end(lambda: self._generations.switch(place))
+            last, self._engine, self._behind = self._engine, made, None
+        return last or made
 
     async def optimize(self) -> None:
         """Compacts now, or waits for the compaction that is under way; reads and writes go on."""
@@ -224,15 +298,5 @@ class EdgeStore:
         if self._compaction is not None:
             self._compaction.cancel()
             await asyncio.wait({self._compaction})
-        async with self._writing:
+        async with self._writing, self._starting:
             await self._stop()
-
-
-async def _to_the_end(work: Callable[[], T]) -> T:
-    """Runs file work in a thread; a cancellation takes effect when it has ended."""
-    running = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait({running})
-        raise

@@ -15,9 +15,9 @@ from hasten.vectors import wire
 from hasten.vectors.shard import Shard
 from hasten.vectors.store import StoreError
 
-FLUSH_BYTES = 32 * 1024 * 1024
+FLUSH_BYTES = 128 * 1024 * 1024
 """Writes between two flushes: a flush stops the engine for about 0.3 s at 60,000 points, and what has not been flushed
-is replayed from the log at the next start."""
+is replayed from the log at the next start. Where compactions succeed there is none: each begins with a new log."""
 
 
 class Engine:
@@ -51,10 +51,10 @@ class Engine:
                 return shard.search(np.frombuffer(vector, dtype="<f4"), where, limit)
             case wire.Upsert(rows):
                 return shard.upsert([wire.point_of(row) for row in rows])
-            case wire.Get(ids):
-                return [wire.row_of(point) for point in shard.get(ids)]
-            case wire.Scroll(where, limit, payloads, vectors):
-                points = shard.scroll(where, limit, payloads=payloads, vectors=vectors)
+            case wire.Get(ids, vectors):
+                return [wire.row_of(point) for point in shard.get(ids, vectors=vectors)]
+            case wire.Scroll(where, limit, fields, vectors):
+                points = shard.scroll(where, limit, fields, vectors=vectors)
                 return [wire.row_of(point) for point in points]
             case wire.SetPayload(ids, payload):
                 return shard.set_payload(ids, payload)
@@ -63,7 +63,7 @@ class Engine:
             case wire.Count(where):
                 return shard.count(where)
             case wire.Open(dim, indexes):
-                return shard.open(dim, indexes)
+                return wire.Opened(*shard.open(dim, indexes))
             case wire.Optimize():
                 return shard.optimize()
             case wire.Close():

@@ -16,6 +16,19 @@ from hasten.vectors.store import StoreError
 
 FIRST = "generation-first"
 BLOCK = 1 << 20
+SPARE = 256 * 1024 * 1024
+"""Room on the disk that a compaction leaves free for what is written meanwhile."""
+WHOLE_VECTORS = "vector_storage/matrix.dat"
+"""A segment has this file once it is optimised. From then on what is written to its points goes to another segment."""
+STAYING = (
+    WHOLE_VECTORS,
+    "vector_storage/quantized.data",
+    "vector_index/*.bin",
+    "payload_index/*/*.bin",
+    "payload_storage/page_*.dat",
+    "id_tracker.mappings",
+)
+"""Nearly all of the bytes of such a segment; its lists of deleted points and versions are not among them."""
 
 
 class Generations:
@@ -53,12 +66,21 @@ class Generations:
     def copy(self) -> Path:
         """Copies the current generation; nothing may be written to it meanwhile.
 
-        What the engine has not flushed is in the copy of its log. The name is new, so that an engine whose parent was
-        killed cannot write into it.
+        Files that the engine never changes are linked, so that a million points take 0.3 s. What it has not flushed is
+        in the copy of its log. The name is new, so that an engine whose parent was killed cannot write into it.
+        Raises StoreError when the disk has too little room for the compaction that follows.
         """
+        self._check_room()
         place = self._folder / f"generation-{secrets.token_hex(4)}"
-        shutil.copytree(self.current, place, copy_function=_copy_data)
+        shutil.copytree(self.current, place, copy_function=_copy_file)
         return place
+
+    def _check_room(self) -> None:
+        """A compaction writes everything anew, at most."""
+        files = (path.lstat() for path in self.current.rglob("*"))
+        needed = sum(file.st_blocks * 512 for file in files) + SPARE
+        if (free := shutil.disk_usage(self._folder).free) < needed:
+            raise StoreError(f"{free >> 20} MB are free on its disk and {needed >> 20} MB may be needed")
 
     def switch(self, place: Path) -> None:
         """Makes a generation the current one, whole or not at all, whenever the machine stops."""
@@ -85,7 +107,25 @@ def _sync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _copy_data(source: str, target: str) -> str:
+def _copy_file(source: str, target: str) -> None:
+    """Links a file that stays as it is, or copies it."""
+    if _stays(Path(source)):
+        with contextlib.suppress(OSError):
+            os.link(source, target)
+            return
+    _copy_data(source, target)
+
+
+def _stays(file: Path) -> bool:
+    """Whether the engine only ever reads this file of a segment that has graphs; a test looks after it."""
+    segment = next((folder for folder in file.parents if folder.parent.name == "segments"), None)
+    if segment is None or not (segment / WHOLE_VECTORS).exists():
+        return False
+    inside = file.relative_to(segment)
+    return any(inside.match(pattern) for pattern in STAYING)
+
+
+def _copy_data(source: str, target: str) -> None:
     """Copies a file without its holes: the engine reserves 32 MB for a log and fills little of it."""
     with open(source, "rb") as read, open(target, "wb") as written:
         size = os.fstat(read.fileno()).st_size
@@ -93,7 +133,6 @@ def _copy_data(source: str, target: str) -> str:
         for start, end in _extents(read.fileno(), size):
             for at in range(start, end, BLOCK):
                 os.pwrite(written.fileno(), os.pread(read.fileno(), min(BLOCK, end - at), at), at)
-    return target
 
 
 def _extents(descriptor: int, size: int) -> Iterator[tuple[int, int]]:

@@ -12,8 +12,9 @@ import socket
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -22,6 +23,8 @@ from hasten.vectors.store import StoreError
 
 EXIT_S = 30.0
 """How long an engine may take to flush when it is closed."""
+
+T = TypeVar("T")
 
 
 class _Replies(asyncio.Protocol):
@@ -66,7 +69,16 @@ class EngineProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             kept = [theirs.fileno()] if lock is None else [theirs.fileno(), lock]
-            child = await asyncio.to_thread(_spawn, place, nice, kept)
+            spawning = asyncio.ensure_future(asyncio.to_thread(_spawn, place, nice, kept))
+            try:
+                child = await asyncio.shield(spawning)
+            except BaseException:
+                ours.close()
+                await asyncio.wait({spawning})
+                if spawning.exception() is None:
+                    spawning.result().kill()
+                    await asyncio.to_thread(spawning.result().wait)
+                raise
         transport, replies = await asyncio.get_running_loop().create_connection(_Replies, sock=ours)
         return cls(child, transport, replies)
 
@@ -96,11 +108,12 @@ class EngineProcess:
             raise StoreError(bytes(body[1:]).decode())
         return msgspec.msgpack.decode(body[1:], type=kind)
 
-    async def stop(self) -> None:
-        """Lets it answer what was asked, flush and end; kills it when that takes longer than `EXIT_S`."""
+    async def stop(self, *, flush: bool = True) -> None:
+        """Lets it answer what was asked, flush if that is wanted, and end; kills it when that takes longer than
+        `EXIT_S`."""
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(EXIT_S):
-                await self.ask(wire.Close())
+                await self.ask(wire.Close() if flush else wire.Get(ids=[]))
         self._transport.close()
         await asyncio.to_thread(self._reap)
 
@@ -127,10 +140,23 @@ def encoded(request: wire.AnyRequest) -> bytes:
 def _spawn(place: Path, nice: int, kept: list[int]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "hasten.vectors.engine", str(kept[0]), str(place), str(nice)]
     paths = os.pathsep.join([path for path in sys.path if path])
-    return subprocess.Popen(
-        command,
-        pass_fds=kept,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": paths},
-    )
+    try:
+        return subprocess.Popen(
+            command,
+            pass_fds=kept,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": paths},
+        )
+    except OSError as error:
+        raise StoreError(f"the engine of the vector store cannot be started ({error.strerror})") from None
+
+
+async def to_the_end(work: Callable[[], T]) -> T:
+    """Runs file work in a thread; a cancellation takes effect when it has ended."""
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise

@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hasten.vectors.checks import check_ids, check_indexes, check_points, check_vector, check_width
+from hasten.vectors.figures import searching
 from hasten.vectors.filters import Dialect, to_filter
-from hasten.vectors.store import EF, LINKS, TENANT, IndexKind, Match, Point, StoreError, Vector, Where
+from hasten.vectors.store import (
+    EF,
+    LINKS,
+    OVERSAMPLING,
+    QUANTILE,
+    TENANT,
+    IndexKind,
+    Match,
+    Point,
+    StoreError,
+    Vector,
+    Where,
+)
 
 if TYPE_CHECKING:
     from qdrant_client import AsyncQdrantClient
@@ -46,10 +59,16 @@ class ServerStore:
 
     async def _create(self, dim: int) -> None:
         """Creates it, unless another replica just did."""
-        vectors = self._models.VectorParams(size=dim, distance=self._models.Distance.COSINE)
-        graphs = self._models.HnswConfigDiff(m=0, payload_m=LINKS)
+        models = self._models
+        small = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=QUANTILE, always_ram=True)
         try:
-            await self._connection.create_collection(self._collection, vectors_config=vectors, hnsw_config=graphs)
+            await self._connection.create_collection(
+                self._collection,
+                vectors_config=models.VectorParams(size=dim, distance=models.Distance.COSINE),
+                hnsw_config=models.HnswConfigDiff(m=0, payload_m=LINKS),
+                quantization_config=models.ScalarQuantization(scalar=small),
+                on_disk_payload=True,
+            )
         except Exception:
             if not await self._connection.collection_exists(self._collection):
                 raise
@@ -113,18 +132,23 @@ class ServerStore:
         check_vector(vector, dim)
         if limit < 1:
             return []
-        with _one_sentence("search"):
+        rescored = self._models.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING)
+        with _one_sentence("search"), searching.labels(self._collection).time():
             found = await client.query_points(
                 self._collection,
                 query=np.asarray(vector).tolist(),
                 query_filter=to_filter(where, self._dialect),
-                search_params=self._models.SearchParams(hnsw_ef=EF, exact=TENANT not in where.equal),
+                search_params=self._models.SearchParams(
+                    hnsw_ef=EF, exact=TENANT not in where.equal, quantization=rescored
+                ),
                 limit=limit,
                 with_payload=True,
             )
         return [Match(id=str(hit.id), score=hit.score, payload=_copied(hit.payload)) for hit in found.points]
 
-    async def scroll(self, where: Where, limit: int, *, vectors: bool = False) -> list[Point]:
+    async def scroll(
+        self, where: Where, limit: int, fields: list[str] | None = None, *, vectors: bool = False
+    ) -> list[Point]:
         """See VectorStore."""
         client, _ = self._opened
         if limit < 1:
@@ -134,7 +158,7 @@ class ServerStore:
                 self._collection,
                 scroll_filter=to_filter(where, self._dialect),
                 limit=limit,
-                with_payload=True,
+                with_payload=True if fields is None else fields or False,
                 with_vectors=vectors,
             )
         return [_point_of(record) for record in records]

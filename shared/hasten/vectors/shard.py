@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,27 @@ import numpy as np
 
 from hasten.vectors.checks import check_width
 from hasten.vectors.filters import Dialect, to_filter
-from hasten.vectors.store import EF, LINKS, TENANT, IndexKind, Match, Point, StoreError, Vector, Where
+from hasten.vectors.store import (
+    EF,
+    LINKS,
+    OVERSAMPLING,
+    QUANTILE,
+    TENANT,
+    IndexKind,
+    Match,
+    Point,
+    StoreError,
+    Vector,
+    Where,
+)
 
 FULL_SCAN_KB = 10_000
+"""A tenant with fewer vectors is searched without a graph; so are those that were written since the last compaction."""
+SEGMENTS = 3
+RESERVE = 96 * 1024 * 1024
+"""Room on the disk below which nothing is written: the engine maps files with holes, and a hole that cannot be filled
+kills it, then and at every start."""
+DELETE_RESERVE = RESERVE // 4
 
 
 class Shard:
@@ -28,34 +47,45 @@ class Shard:
         self._dialect = Dialect(classes=self._engine, range=self._engine.RangeFloat, boolean=np.bool_)
         self._shard: Any = None
 
-    def open(self, dim: int, indexes: dict[str, IndexKind]) -> list[str]:
-        """Creates or loads the collection and makes the payload indexes that are missing; returns those."""
+    def open(self, dim: int, indexes: dict[str, IndexKind]) -> tuple[list[str], int]:
+        """Creates or loads the collection and makes the payload indexes that are missing; returns those, and about how
+        many points are in no graph."""
         with _one_sentence("open the collection"):
             if not self._place.exists():
                 self._create(dim)
+        with _readable(self._place):
             config = json.loads((self._place / "edge_config.json").read_text())
             check_width(config["vectors"][""]["size"], dim, "the collection")
-            self._shard = self._engine.EdgeShard.load(str(self._place))
-            missing = [field for field in indexes if field not in self._shard.info().payload_schema]
-            for field in missing:
-                self._update("create_field_index", field, self._index(field, indexes[field]))
-        return missing
+            self._shard = self._engine.EdgeShard.load(str(self._place), self._config(dim))
+            info = self._shard.info()
+        missing = [field for field in indexes if field not in info.payload_schema]
+        for field in missing:
+            self._update("create_field_index", field, self._index(field, indexes[field]))
+        return missing, max(0, info.points_count - info.indexed_vectors_count)
 
     def _create(self, dim: int) -> None:
         """Builds it aside and renames it, so that a crash leaves no half of a collection."""
         aside = self._place.with_name(f"{self._place.name}.new")
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
+        self._engine.EdgeShard.create(str(aside), self._config(dim)).close()
+        aside.rename(self._place)
+
+    def _config(self, dim: int) -> Any:
+        """How points are kept: answers on disk, graphs and vectors of one byte per number in memory, and the whole
+        vectors in the page cache, for scores and for what has no graph yet."""
         engine = self._engine
-        config = engine.EdgeConfig(
+        return engine.EdgeConfig(
             vectors=engine.EdgeVectorParams(size=dim, distance=engine.Distance.Cosine),
+            quantization_config=engine.ScalarQuantizationConfig(
+                type=engine.ScalarType.Int8, quantile=QUANTILE, memory=engine.Memory.Pinned
+            ),
             hnsw_config=engine.HnswIndexConfig(
                 m=0, payload_m=LINKS, ef_construct=100, full_scan_threshold=FULL_SCAN_KB, max_indexing_threads=1
             ),
+            optimizers=engine.EdgeOptimizersConfig(default_segment_number=SEGMENTS),
             wal_enabled=True,
         )
-        engine.EdgeShard.create(str(aside), config).close()
-        aside.rename(self._place)
 
     def _index(self, field: str, kind: IndexKind) -> Any:
         """Only the tenant gets graphs of its own: more of them double the time of `optimize`."""
@@ -78,17 +108,19 @@ class Shard:
         vector: Any = {} if point.vector is None else point.vector
         return self._engine.Point(point.id, vector, point.payload)
 
-    def get(self, ids: list[str]) -> list[Point]:
+    def get(self, ids: list[str], *, vectors: bool = False) -> list[Point]:
         """The points that exist among these ids."""
         with _one_sentence("read points"):
-            return [_point_of(record) for record in self._shard.retrieve(ids, True, False)]
+            return [_point_of(record) for record in self._shard.retrieve(ids, True, vectors)]
 
     def search(self, vector: Vector, where: Where, limit: int) -> list[Match]:
         """The nearest points that match, best first; exact unless the tenant is given."""
-        params = self._engine.SearchParams(exact=TENANT not in where.equal, hnsw_ef=EF)
+        engine = self._engine
+        rescored = engine.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING)
+        params = engine.SearchParams(exact=TENANT not in where.equal, hnsw_ef=EF, quantization=rescored)
         with _one_sentence("search"):
-            request = self._engine.SearchRequest(
-                self._engine.Query.Nearest(vector),
+            request = engine.SearchRequest(
+                engine.Query.Nearest(vector),
                 limit=limit,
                 filter=to_filter(where, self._dialect),
                 params=params,
@@ -97,11 +129,12 @@ class Shard:
             found = self._shard.search(request)
         return [Match(id=str(hit.id), score=float(hit.score), payload=hit.payload or {}) for hit in found]
 
-    def scroll(self, where: Where, limit: int, *, payloads: bool, vectors: bool) -> list[Point]:
-        """Up to `limit` points that match."""
+    def scroll(self, where: Where, limit: int, fields: list[str] | None, *, vectors: bool) -> list[Point]:
+        """Up to `limit` points that match, with these fields of their payloads (None: all)."""
+        payload: Any = True if fields is None else fields or False
         with _one_sentence("list points"):
             request = self._engine.ScrollRequest(
-                limit=limit, filter=to_filter(where, self._dialect), with_payload=payloads, with_vector=vectors
+                limit=limit, filter=to_filter(where, self._dialect), with_payload=payload, with_vector=vectors
             )
             records, _ = self._shard.scroll(request)
         return [_point_of(record) for record in records]
@@ -145,8 +178,14 @@ class Shard:
             shard.close()
 
     def _update(self, operation: str, *arguments: Any) -> None:
+        self._check_room(DELETE_RESERVE if operation == "delete_points" else RESERVE)
         with _one_sentence("write"):
             self._shard.update(getattr(self._engine.UpdateOperation, operation)(*arguments))
+
+    def _check_room(self, reserve: int) -> None:
+        disk = os.statvfs(self._place)
+        if disk.f_bavail * disk.f_frsize < reserve:
+            raise StoreError(f"the disk is nearly full: nothing is stored until {reserve >> 20} MB are free")
 
 
 def _point_of(record: Any) -> Point:
@@ -163,3 +202,17 @@ def _one_sentence(verb: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise StoreError(f"the vector store could not {verb} ({type(error).__name__})") from None
+
+
+@contextlib.contextmanager
+def _readable(place: Path) -> Iterator[None]:
+    """Says what to do about a collection that cannot be read; the engine's panics are no Exceptions."""
+    try:
+        yield
+    except (StoreError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise StoreError(
+            f"the collection in {place} is damaged ({type(error).__name__}): restore {place.parent} from a copy, or "
+            "move it away to start with an empty one"
+        ) from None

@@ -17,6 +17,11 @@ LINKS = 16
 EF = 256
 """Candidates of a search in a graph: with a second filter that a third of a tenant's 36,000 points pass, recall@10 was
 .98 at 128 and .99 at 256."""
+QUANTILE = 0.99
+"""Graphs compare vectors of one byte per number; what is beyond this share of the values is cut off."""
+OVERSAMPLING = 3.0
+"""How many times the wanted points are compared again by their whole vectors: without it recall@5 at 100,000 entries
+was .977, with it .994, at the same speed."""
 
 
 class StoreError(RuntimeError):
@@ -71,8 +76,11 @@ class VectorStore(Protocol):
     async def search(self, vector: Vector, where: Where, limit: int) -> list[Match]:
         """The nearest points that match the filter, best first."""
 
-    async def scroll(self, where: Where, limit: int, *, vectors: bool = False) -> list[Point]:
-        """Up to `limit` points that match the filter, in no order that means anything."""
+    async def scroll(
+        self, where: Where, limit: int, fields: list[str] | None = None, *, vectors: bool = False
+    ) -> list[Point]:
+        """Up to `limit` points that match the filter, in no order that means anything; `fields` are those of the
+        payload that come along (None: all)."""
 
     async def set_payload(self, ids: list[str], payload: dict[str, Any]) -> None:
         """Merges fields into the payloads of these points."""

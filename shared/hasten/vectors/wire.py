@@ -26,10 +26,17 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Open(Request, frozen=True):
-    """Creates or loads the collection; answered with the indexes that were made."""
+    """Creates or loads the collection; answered with Opened."""
 
     dim: int
     indexes: dict[str, IndexKind]
+
+
+class Opened(msgspec.Struct, frozen=True, array_like=True):
+    """Which indexes were made, and about how many points are in no graph."""
+
+    made: list[str]
+    loose: int
 
 
 class Upsert(Request, frozen=True):
@@ -42,6 +49,7 @@ class Get(Request, frozen=True):
     """Reads rows by id."""
 
     ids: list[str]
+    vectors: bool = False
 
 
 class Search(Request, frozen=True):
@@ -53,11 +61,11 @@ class Search(Request, frozen=True):
 
 
 class Scroll(Request, frozen=True):
-    """Lists rows that match, the ids alone or with more."""
+    """Lists rows that match, with these fields of their payloads (None: all)."""
 
     where: Where
     limit: int
-    payloads: bool = True
+    fields: list[str] | None = None
     vectors: bool = False
 
 
@@ -89,6 +97,7 @@ class Close(Request, frozen=True):
 
 
 AnyRequest = Open | Upsert | Get | Search | Scroll | SetPayload | Delete | Count | Optimize | Close
+AnyWrite = Upsert | SetPayload | Delete
 WRITES = (Upsert, SetPayload, Delete)
 encode = msgspec.msgpack.Encoder().encode
 

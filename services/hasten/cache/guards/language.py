@@ -51,6 +51,12 @@ def differs(left: Reading, right: Reading) -> bool:
     return bool(one and other) and not ours[other] and not theirs[one]
 
 
+def english(reading: Reading) -> bool:
+    """Whether it has some common English word, and no more of another language."""
+    met = _met(reading)
+    return met["en"] > 0 and met["en"] == max(met.values()) and scripts(reading.text) <= {"LATIN"}
+
+
 def scripts(text: str) -> frozenset[str]:
     """The scripts of the letters, as Unicode names them (LATIN, CYRILLIC, CJK …)."""
     beyond = {

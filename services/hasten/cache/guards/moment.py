@@ -1,11 +1,15 @@
 """Questions that have an answer for one person or one moment only: these are never answered by their meaning."""
 
+from itertools import pairwise
+
+from hasten.cache.guards.likeness import LONG
 from hasten.cache.guards.reading import Reading
+from hasten.cache.guards.tokens import Word
 from hasten.cache.guards.wording import words
 
 PASSING = words(
     """
-    today tonight tomorrow yesterday now currently latest newest recent recently nowadays upcoming weather
+    today tonight tomorrow yesterday currently latest newest recent recently nowadays upcoming weather
     forecast news owe owed
     """
 )
@@ -26,14 +30,39 @@ _SELF = frozenset({"i", "we"})
 _HELPING = words("is are was were am has have had did do does will when where what how much many")
 _GENERAL = (["how", "do", "i"], ["can"], ["must"], ["should"])
 _REACH = 4
+_ENDS = frozenset(".!?\n")
 
 
 def passing(reading: Reading) -> bool:
     """Whether the text speaks of now (`today`, `latest`), or of what is recorded of the asker (`where is my order`)."""
     lowers = [word.lower for word in reading.words]
-    if PASSING & set(lowers) or any(f" {phrase} " in f" {' '.join(lowers)} " for phrase in PASSING_PHRASES):
+    asked = [word.lower for word in _asked(reading)]
+    if (
+        PASSING & set(asked)
+        or _now(asked)
+        or any(f" {phrase} " in f" {' '.join(asked)} " for phrase in PASSING_PHRASES)
+    ):
         return True
-    return _asks_of_self(lowers) or (_speaks_of_own(lowers) and not _general(lowers))
+    return _asks_of_self(asked) or (_speaks_of_own(lowers) and not _general(asked))
+
+
+def _now(lowers: list[str]) -> bool:
+    """Whether it ends with `now` (`are you open now?`); elsewhere the word only leads on (`now I wonder …`)."""
+    return any(lower == "now" and not after.isalpha() for lower, after in pairwise([*lowers, "."]))
+
+
+def _asked(reading: Reading) -> list[Word]:
+    """The words, without the statements of a longer text that tells before it asks: `I fell yesterday. …?`"""
+    if sum(word.kind != "mark" for word in reading.plain) <= LONG:
+        return reading.words
+    made: list[Word] = []
+    sentence: list[Word] = []
+    for word in reading.words:
+        sentence.append(word)
+        if word.kind == "mark" and word.lower in _ENDS:
+            made += sentence if word.lower == "?" else []
+            sentence = []
+    return made + sentence if made + sentence else reading.words
 
 
 def _general(lowers: list[str]) -> bool:

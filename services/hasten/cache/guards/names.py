@@ -4,15 +4,26 @@ from hasten.cache.guards.lexicon import CAPITALISED
 from hasten.cache.guards.reading import Reading
 from hasten.cache.guards.stems import stem
 from hasten.cache.guards.tokens import Word
+from hasten.cache.guards.wording import NEUTRAL
 
 
 def differ(left: Reading, right: Reading) -> bool:
     """Whether a name, code or literal of one text is not in the other, or codes or literals have changed places."""
     if _exact(left, "code") != _exact(right, "code") or _exact(left, "literal") != _exact(right, "literal"):
         return True
-    if _capitals(left) != _capitals(right):
+    if _capitals(left) != _capitals(right) or _shouted(left) != _shouted(right):
         return True
     return not (_all_in(left, right) and _all_in(right, left))
+
+
+def conflict(left: Reading, right: Reading) -> bool:
+    """Whether each side has a name, code or literal that the other has not."""
+    return bool(_own(left, right)) and bool(_own(right, left))
+
+
+def _own(left: Reading, right: Reading) -> list[str]:
+    exact = [word for kind in ("code", "literal") for word in _exact(left, kind) if word not in _exact(right, kind)]
+    return exact + [name for name in names(left) if name not in right.lowers and stem(name) not in right.lowers]
 
 
 def _exact(reading: Reading, kind: str) -> list[str]:
@@ -22,6 +33,11 @@ def _exact(reading: Reading, kind: str) -> list[str]:
 
 def _capitals(reading: Reading) -> frozenset[str]:
     return CAPITALISED.intersection(names(reading))
+
+
+def _shouted(reading: Reading) -> frozenset[str]:
+    """Abbreviations that in small letters are words of grammar: US, IT, WHO."""
+    return frozenset(word.lower for word in reading.words if word.shouted and word.lower in NEUTRAL)
 
 
 def _all_in(left: Reading, right: Reading) -> bool:

@@ -8,12 +8,15 @@ import msgspec
 
 from hasten.cache.guards.measures import NUMBER_WORDS, SCALES, UNITS
 from hasten.cache.guards.tokens import Word
-from hasten.cache.guards.wording import NEUTRAL
+from hasten.cache.guards.wording import NEUTRAL, words
 
 _WRITTEN = re.compile(
     r"(?P<sign>[-−]?)(?P<currency>[$£€¥]?)(?P<digits>\d[\d.,\u00a0]*)\s?(?P<ending>%|st|nd|rd|th)?", re.I
 )
 _LISTING = frozenset({"and", "or", "plus", "times"})
+_BEFORE_SUBJECT = words(
+    "as if when while can could may might should would will shall must do does did that how what whether before"
+)
 _CLOCK = re.compile(r"(\d{1,2})(?:[:.](\d{2}))?\s?(am|pm)?", re.I)
 
 
@@ -53,6 +56,12 @@ def spans(words: Sequence[Word]) -> list[Span]:
 def differ(left: list[Quantity], right: list[Quantity]) -> bool:
     """Whether these are not the same quantities, in whatever order."""
     return len(left) != len(right) or not all(map(_same, sorted(left), sorted(right)))
+
+
+def conflict(left: list[Quantity], right: list[Quantity]) -> bool:
+    """Whether each side has quantities of some kind that the other has not: 3 years here, 8 years there."""
+    ours = {one.kind for one in left if not any(_same(one, other) for other in right)}
+    return any(one.kind in ours for one in right if not any(_same(one, other) for other in left))
 
 
 def reordered(left: list[Span], right: list[Span]) -> bool:
@@ -129,8 +138,8 @@ def _clock(text: str) -> Quantity | None:
 
 
 def _spelt(words: Sequence[Word], at: int) -> tuple[Quantity | None, int]:
-    """`twenty-five`, `two hundred and ten`. A `one` that no noun follows is a pronoun."""
-    if words[at].lower == "one" and not _noun(words, at + 1):
+    """`twenty-five`, `two hundred and ten`. A `one` without a noun, or in the place of a subject, is a pronoun."""
+    if words[at].lower == "one" and (not _noun(words, at + 1) or _subject(words, at)):
         return None, at
     total = current = Decimal(0)
     end = at
@@ -144,6 +153,11 @@ def _spelt(words: Sequence[Word], at: int) -> tuple[Quantity | None, int]:
             break
         end += 1
     return Quantity(total + current), end
+
+
+def _subject(words: Sequence[Word], at: int) -> bool:
+    """Whether the word at `at` is somebody who does something: `should one avoid`, `as one ages`."""
+    return at > 0 and words[at - 1].lower in _BEFORE_SUBJECT
 
 
 def _noun(words: Sequence[Word], at: int) -> bool:

@@ -56,6 +56,19 @@ def differs(left: Reading, right: Reading) -> bool:
     return not _symmetric(left, right) and _order(named, ours) != _order(named, theirs)
 
 
+def names_differ(left: Reading, right: Reading) -> bool:
+    """Like `differs`, of names alone: what two tellings of one matter keep, whatever else they move about."""
+    ours, theirs = _places(left), _places(right)
+    shared = [word for word in ours.keys() & theirs.keys() if ours[word].name and theirs[word].name]
+    if any(_conflict(ours[word], theirs[word]) for word in shared) or _swapped(set(shared), ours, theirs):
+        return True
+    return (
+        not _symmetric(left, right)
+        and _passive(left) == _passive(right)
+        and _order(shared, ours) != _order(shared, theirs)
+    )
+
+
 def _order(words: list[str], places: dict[str, _Place]) -> list[str]:
     return sorted(words, key=lambda word: places[word].at)
 

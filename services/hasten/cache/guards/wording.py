@@ -80,6 +80,9 @@ OPENINGS = {
     "steps to": "how do i", "am i able to": "can i", "are we able to": "can i", "am i allowed to": "can i",
     "are we allowed to": "can i", "may i": "can i", "could i": "can i", "can we": "can i",
     "do i have to": "must i", "do i need to": "must i", "do we have to": "must i", "do we need to": "must i",
+    "may i know": "", "does anyone know": "", "can anyone tell me": "", "i have heard that": "", "i heard that": "",
+    "is that true": "", "is this true": "", "is it true that": "", "any idea": "", "any ideas": "", "any advice": "",
+    "please help": "", "please advise": "", "please help me": "", "help please": "", "can you help": "",
     "do you have": "is there", "do you offer": "is there", "are there": "is there", "do i need": "must i",
 }  # fmt: skip
 """Like `FRAMES`, but only where a clause begins; greetings and courtesies mean nothing."""

@@ -13,18 +13,25 @@ WINDOW = 256
 could be the difference."""
 ALIKE = (
     ("How do I reset my password?", "How can I reset my password?"),
-    ("Two dogs are running in the snow.", "Dogs run in the snow."),
-    ("Can I return shoes that I bought online?", "Is it possible to return shoes bought online?"),
-    ("A man is eating a pizza.", "A man eats pizza."),
+    ("Dogs run in the snow.", "In the snow dogs are running."),
+    ("Can I return shoes that I bought online?", "May I return shoes that I bought online?"),
+    ("A man is eating a pizza.", "A pizza is eaten by a man."),
 )
-UNLIKE = (
+NEAR = (
+    ("How do I reset my password?", "How do I choose a safe password?"),
+    ("Dogs run in the snow.", "No dog is in the snow."),
+    ("Can I return shoes that I bought online?", "Which shoes can I buy online?"),
+    ("A man is eating a pizza.", "Nobody is eating."),
+)
+FAR = (
     ("How do I reset my password?", "Which museums are there in Oslo?"),
-    ("Two dogs are running in the snow.", "The bank raised its interest rates."),
+    ("Dogs run in the snow.", "The bank raised its interest rates."),
     ("Can I return shoes that I bought online?", "How tall is the Eiffel tower?"),
     ("A man is eating a pizza.", "Our server was down for an hour."),
 )
 MARGIN = 0.25
-"""By how much a model must rate ALIKE above UNLIKE, on average, to be of any use."""
+"""By how much a model must rate ALIKE above both others, on average, to be of any use: one that only knows what
+contradicts, or only what is related, confuses ALIKE with one of them."""
 
 
 class OpinionError(SettingsError):
@@ -53,9 +60,9 @@ def shares(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def yes_label(logits: Logits) -> int:
     """Which output says yes, found by asking: models order their labels in different ways. Raises OpinionError for a
-    model that does not tell pairs of one meaning from unrelated ones."""
-    rated = np.stack([[shares(logits(*pair)) for pair in pairs] for pairs in (ALIKE, UNLIKE)])
-    gains = rated[0].mean(axis=0) - rated[1].mean(axis=0)
+    model that does not tell pairs of one meaning from others."""
+    rated = np.stack([[shares(logits(*pair)) for pair in pairs] for pairs in (ALIKE, NEAR, FAR)]).mean(axis=1)
+    gains = rated[0] - rated[1:].max(axis=0)
     if not np.isfinite(gains).all() or gains.max() < MARGIN:
-        raise OpinionError("the model of [cache] opinion does not tell questions of one meaning from unrelated ones")
+        raise OpinionError("the model of [cache] opinion does not tell questions of one meaning from others")
     return int(gains.argmax())
