@@ -2,10 +2,10 @@
 
     python -m loadtest.opinion_quality --data DIR --opinion onnx:FOLDER [--json FILE]
 
-For each set: the pairs that no hard veto refuses, in the order of the similarity alone, of the opinion alone (the lower
-of both directions), and of the opinion among the pairs above the floor of similarity; then what the default threshold
-would serve. `right` is a share of all pairs
-that ask for the same; `at` is the threshold that gives it. Latencies are of one pair, both ways, on one thread.
+For each set, pairs in the order of the similarity and of the opinion (the lower of both directions): all of them, those
+that no hard veto refuses, and of those the ones above the floor of similarity, which is what the cache asks about. Then
+what the default threshold would serve. `right` is a share of all pairs that ask for the same, `at` the threshold that
+gives it. Latencies are of one pair, both ways, on one thread.
 """
 
 import argparse

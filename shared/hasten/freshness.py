@@ -47,13 +47,14 @@ class TagTable:
     """The last sequence at which each (tenant, tag) changed, bounded; pure.
 
     Beyond `limit` tags the table of the most tags forgets its oldest, and whatever depends on that table and was read
-    before those changes is not fresh; a burst over one table costs the others nothing. Only when every table has a
-    single tag left the oldest are forgotten for all, which raises `floor`: nothing read before it is fresh. Changes
-    for all tenants are under the tenant `*`. `newest` is the last change of all.
+    before those changes is not fresh; a burst over one table costs the others nothing. Only when no
+    table is large the oldest are forgotten for all, which raises `floor`: nothing read before it is fresh. Changes for
+    all tenants are under the tenant `*`. `newest` is the last change of all.
     """
 
     def __init__(self, limit: int = MAX_TAGS, floor: int = 0) -> None:
         self._limit, self.floor = limit, floor
+        self._batch = max(1, min(FORGOTTEN, limit // 2))
         self.newest = 0
         self._size = 0
         self._groups: OrderedDict[tuple[str, str], _Group] = OrderedDict()
@@ -76,14 +77,21 @@ class TagTable:
 
     def _forget(self) -> None:
         largest = max(self._groups.values(), key=lambda group: len(group.last))
-        if len(largest.last) == 1:
-            _, oldest = self._groups.popitem(last=False)
-            self.floor = max(self.floor, oldest.floor, *oldest.last.values())
-            self._size -= 1
+        if len(largest.last) < 2 * self._batch:
+            self._forget_tables()
             return
-        for tag in list(islice(largest.last, min(FORGOTTEN, len(largest.last) // 2))):
+        for tag in list(islice(largest.last, self._batch)):
             largest.floor = max(largest.floor, largest.last.pop(tag))
             self._size -= 1
+
+    def _forget_tables(self) -> None:
+        """Forgets the tables that have not changed for the longest time, for all: looking for the largest costs as
+        much as there are tables, so many tags have to go with each look."""
+        wanted = self._size - self._batch
+        while self._size > wanted:
+            _, oldest = self._groups.popitem(last=False)
+            self.floor = max(self.floor, oldest.floor, *oldest.last.values())
+            self._size -= len(oldest.last)
 
     def fresh(self, tenant: str, tags: Iterable[str], read_seq: int) -> bool:
         """Whether nothing that an answer with these tags depends on has changed since it was read at `read_seq`.

@@ -174,3 +174,20 @@ def test_an_answer_is_never_left_with_the_text_of_a_row_that_has_changed(message
         evictions = reader.read(SUBJECT, {}, data).evictions
         if documents and before != state:
             assert evictions
+
+
+def test_a_tombstone_without_a_key_repeats_the_delete_before_it() -> None:
+    """c8-01: a delete, its tombstone with the key, and one that says nothing at all."""
+    reader = ChangeReader()
+    assert heard(reader, event(1), event(2, op="d"), b"", b"null") == [True, True, False, False]
+    keyed = reader.read(SUBJECT, {"Hasten-Key": '{"id": 7}'}, b"")
+    assert keyed.evictions
+    assert heard(reader, b"", subject=SUBJECT) == [False]
+
+
+def test_a_tombstone_without_a_key_may_be_all_there_is_of_a_delete() -> None:
+    reader = ChangeReader()
+    assert heard(reader, b"null", b"null") == [True, True]
+    assert heard(reader, event(1, op="d"), event(2), b"null") == [True, True, True]
+    assert heard(reader, event(3, op="d")) == [True]
+    assert heard(reader, b"null", subject="shop.public.faq") == [True]

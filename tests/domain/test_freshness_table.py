@@ -49,6 +49,18 @@ def test_a_flood_of_one_table_costs_the_answers_of_others_nothing() -> None:
     assert table.fresh("a", ["prices:4997"], 4997)
 
 
+def test_many_small_tables_are_forgotten_many_at_a_time() -> None:
+    """Looking for the largest costs as much as there are tables: once for every change would stop the reader."""
+    table = TagTable(limit=1000)
+    floors = set()
+    for sequence in range(1, 3001):
+        table.change("a", f"tag{sequence}", sequence)
+        floors.add(table.floor)
+    assert floors == {0, 500, 1000, 1500, 2000}
+    assert not table.fresh("a", ["untouched"], 1999)
+    assert table.fresh("a", ["untouched"], 2000)
+
+
 CHANGES = st.lists(
     st.tuples(st.sampled_from(["a", "b", EVERYBODY]), st.sampled_from(["p:1", "p:2", "p", "q", "p:*", ALL])),
     max_size=40,

@@ -3,17 +3,22 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
+from hasten.cache.service import Cache
+from hasten.cache.settings import Settings as CacheSettings
+from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT
 from hasten.messages.chat import CHAT, Chunk, Note, Ping
 from hasten.nats_server import NatsServer
 from hasten.orchestrator.lease import BUCKET
 from hasten.orchestrator.service import build
 from hasten.orchestrator.settings import Settings
+from hasten.vectors.opening import store
 from loadtest.staleness.cable import Cable
 
 ASK = {"messages": [{"role": "user", "content": "When does the tide rise?"}]}
@@ -167,3 +172,36 @@ async def replicas(nats_server: NatsServer, peers: Scripted) -> AsyncIterator[Re
     yield made
     await made.close()
     await client.close()
+
+
+@pytest_asyncio.fixture
+async def half_scripted(bus: Bus) -> AsyncIterator[Scripted]:
+    """Scripted peers but for the cache."""
+    made = Scripted(bus, real=(CACHE_LOOKUP, CACHE_PUT))
+    await made.start()
+    yield made
+    await made.close()
+
+
+@contextlib.asynccontextmanager
+async def caching(bus: Bus, folder: Path, **settings: Any) -> AsyncIterator[Cache]:
+    made = Cache(CacheSettings(dim=1, **settings), bus, store(":memory:", folder, "cache"))
+    try:
+        await made.start()
+        yield made
+    finally:
+        await made.drain()
+        await made.close()
+
+
+@contextlib.asynccontextmanager
+async def running(server: NatsServer, count: int, **settings: Any) -> AsyncIterator[Replicas]:
+    client = await Bus.connect(server.url)
+    made = Replicas(server, client, Settings(exact_wait_ms=20, **settings))
+    try:
+        for _ in range(count):
+            await made.add()
+        yield made
+    finally:
+        await made.close()
+        await client.close()

@@ -15,11 +15,12 @@ from typer.testing import CliRunner
 from hasten.bus import Bus
 from hasten.cache.service import Cache
 from hasten.changes import DocumentRule, Rules, TableRule
+from hasten.changes.reduced import reduced
 from hasten.changes.settings import Changes
 from hasten.cli import app
 from hasten.messages.cache import CacheHit, EventReading, Invalidation, SampleEvent
-from hasten.messages.change import STREAM
-from hasten.messages.failure import Failure
+from hasten.messages.change import CHANGE, STREAM
+from hasten.messages.failure import Failed, Failure
 from hasten.nats_server import NatsServer
 from hasten.runtime import build
 from hasten.settings import read_config
@@ -86,6 +87,24 @@ async def test_a_second_pass_leaves_what_was_made_after_the_first(bus: Bus, rule
     assert missed(await acme.exact("k")) in ("stale", "absent")
 
 
+async def test_a_row_that_is_too_large_is_refused_with_both_sizes_and_evicts_without_its_text(
+    bus: Bus, ruled: Cache, acme: Caller
+) -> None:
+    """c8-18"""
+    await acme.put("k", tags=["prices:7,acme"])
+    data = msgspec.json.encode(row(body="x" * 3_000_000))
+    with pytest.raises(Failed) as failed:
+        await bus.store_raw(SUBJECT, data)
+    assert failed.value.failure.code == "too_large"
+    assert str(len(data)) in failed.value.failure.detail
+    assert "1047552" in failed.value.failure.detail
+    change = reduced(SUBJECT, {}, data, Rules(RULES))
+    assert change is not None
+    await bus.store(CHANGE, change, source="shop")
+    await acme.invalidate(tags=["a barrier"])
+    assert missed(await acme.exact("k")) in ("stale", "absent")
+
+
 async def test_a_dry_run_says_what_an_event_would_evict_and_why(bus: Bus, ruled: Cache, acme: Caller) -> None:
     for key, tags in (("a", ["prices:7,acme"]), ("b", ["kind:boots"]), ("c", ["prices:8,acme"]), ("d", ["prices"])):
         await acme.put(key, text=f"question {key}", tags=tags)
@@ -118,7 +137,7 @@ async def test_a_dry_run_of_what_is_not_understood(ruled: Cache, acme: Caller) -
     assert "not a JSON object" in unknown.fault
     assert {"prices", "price-list", "n", "kind"} <= {one.tag for one in unknown.tags}
     assert (await tried(body={"ts_ms": 1})).tags == []
-    assert (await tried()).shape == "empty"
+    assert (await tried()).shape == "tombstone"
     gone = await tried(headers={"Hasten-Key": '{"id": 7, "tenant": "acme"}'})
     assert (gone.shape, gone.op, gone.tags[0].tag) == ("tombstone", "delete", "prices:7,acme")
 

@@ -1,19 +1,30 @@
 """Stampede control: just invalidated, about to expire, expired: a question is generated once, and hits are served."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from replica_rig import ASK, Gate, Replica, Replicas, events_of, notes, peers, replicas, text, until
+from replica_rig import (
+    ASK,
+    Gate,
+    Replica,
+    Replicas,
+    caching,
+    events_of,
+    half_scripted,
+    notes,
+    peers,
+    replicas,
+    running,
+    text,
+    until,
+)
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
-from hasten.cache.service import Cache
-from hasten.cache.settings import Settings as CacheSettings
 from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT, Answer, CacheHit
 from hasten.messages.change import CHANGE, Change
 from hasten.messages.chat import CHAT, Done
@@ -22,13 +33,11 @@ from hasten.messages.generate import GENERATE
 from hasten.models import EngineConfig, Model
 from hasten.nats_server import NatsServer
 from hasten.orchestrator.domain import LOW_PRIORITY
-from hasten.orchestrator.settings import Settings
 from hasten.service import Call
-from hasten.vectors.opening import store
 from hasten.worker.service import Worker, build
 from hasten.worker.settings import Settings as WorkerSettings
 
-__all__ = ["peers", "replicas"]
+__all__ = ["half_scripted", "peers", "replicas"]
 ENDING = CacheHit(kind="exact", entry_id="e1", answer=Answer(text="old"), age_s=3599, lives_s=1)
 
 
@@ -117,39 +126,6 @@ async def test_what_is_not_made_anew(
     peers.exact, peers.semantic = (found, None) if found.kind == "exact" else (None, found)
     assert text(await replicas.ask(one, {**ASK, **body})) == "old"
     assert one.unit._refresher._tasks == set()
-
-
-@pytest_asyncio.fixture
-async def half_scripted(bus: Bus) -> AsyncIterator[Scripted]:
-    """Scripted peers but for the cache."""
-    made = Scripted(bus, real=(CACHE_LOOKUP, CACHE_PUT))
-    await made.start()
-    yield made
-    await made.close()
-
-
-@contextlib.asynccontextmanager
-async def caching(bus: Bus, folder: Path, **settings: Any) -> AsyncIterator[Cache]:
-    made = Cache(CacheSettings(dim=1, **settings), bus, store(":memory:", folder, "cache"))
-    try:
-        await made.start()
-        yield made
-    finally:
-        await made.drain()
-        await made.close()
-
-
-@contextlib.asynccontextmanager
-async def running(server: NatsServer, count: int, **settings: Any) -> AsyncIterator[Replicas]:
-    client = await Bus.connect(server.url)
-    made = Replicas(server, client, Settings(exact_wait_ms=20, **settings))
-    try:
-        for _ in range(count):
-            await made.add()
-        yield made
-    finally:
-        await made.close()
-        await client.close()
 
 
 async def test_an_expired_answer_is_served_while_one_is_made_only_where_the_operator_allows_it(

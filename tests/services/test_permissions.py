@@ -138,6 +138,7 @@ async def test_a_tenant_cannot_ask_as_another(server: NatsServer, orchestrator: 
         "hasten.v1.generate.smollm2-135m-q8.w1",
         "hasten.v1.status.smollm2-135m-q8.w1",
         "hasten.v1.invalidated.globex",
+        "hasten.v1.follow.0123456789abcdef",
         "$JS.API.STREAM.DELETE.HASTEN_CHANGES",
         "$JS.API.STREAM.PURGE.HASTEN_CHANGES",
         "$SRV.STATS",

@@ -51,7 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store_api_key: str = ""
     dim: int = 384
     semantic: bool = True
-    threshold: Share = 0.98
+    threshold: Share = 0.9
     thresholds: dict[str, Share] = {}
     min_words: int = 4
     max_chars: int = 2000

@@ -70,7 +70,7 @@ class Leases:
         self.counts: dict[str, int] = {}
 
     async def start(self) -> None:
-        """Makes the bucket if need be; without one every claim is None until it can be made."""
+        """Makes the bucket if there is none; without one every claim is None until it can be made."""
         stream = StreamConfig(
             name=f"KV_{BUCKET}",
             subjects=[f"$KV.{BUCKET}.>"],
@@ -82,7 +82,10 @@ class Leases:
         )
         try:
             async with asyncio.timeout(CLAIM_S * 4):
-                await self._bus.js.add_stream(stream)
+                try:
+                    await self._bus.js.stream_info(f"KV_{BUCKET}")
+                except NotFoundError:
+                    await self._bus.js.add_stream(stream)
         except (nats.errors.Error, TimeoutError) as error:
             log.warning("no generation is shared between replicas now (the bucket: %s)", type(error).__name__)
 
