@@ -4,7 +4,7 @@
 
 For each set, pairs in the order of the similarity and of the opinion (the lower of both directions): all of them, those
 that no guard refuses, and of those the ones above the floor of similarity, which is what the cache asks about. Then the
-hits of the cache alone and with the opinion, at the default thresholds. `right` is a share of all pairs that ask for the
+hits of the cache alone and with the opinion, at the default thresholds. `right` is a share of all that ask for the
 same, `at` the threshold that gives it. Latencies are of one pair, both ways, on one thread.
 """
 
