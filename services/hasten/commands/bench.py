@@ -134,7 +134,7 @@ def show(report: Report) -> None:
         per_s = "" if row.per_s is None else f"{row.per_s:,.0f}"
         times = (f"{row.p50_ms:g}", f"{row.p99_ms:g}", str(row.samples), per_s)
         table.add_row(row.what, *times, beside, ratio, row.budget, met)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 176)
     console.print(table)
     if report.loop_samples:
         late = f"{report.loop_late} of {report.loop_samples} wake-ups of the event loop"

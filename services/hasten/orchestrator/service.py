@@ -240,6 +240,7 @@ class Orchestrator:
         """Ends what is left."""
         await self.service.close()
         await self._refresher.close()
+        await self._leases.close()
         await self._freshness.close()
 
 
