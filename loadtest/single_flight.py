@@ -177,7 +177,7 @@ async def late(system: System, rounds: int) -> dict[str, Any]:
         await leader.begun(10)
         _, following = await system.ask(same)
         found.append((await following, await leading))
-        for _ in range(2):
+        for _ in range(3):
             _, again = await system.ask(same)
             hit = await again
         hits.append(hit.ttft_ms)
