@@ -22,6 +22,11 @@ class Embedding:
         self._known: Vectors = {}
         self.name: str = self._encoder.name
 
+    def encode(self, texts: list[str]) -> NDArray[np.float32]:
+        """The unit vectors of these texts, made anew."""
+        vectors: NDArray[np.float32] = self._encoder.encode(texts).vectors
+        return vectors
+
     def of(self, texts: list[str], what: str = "") -> Vectors:
         """The unit vector of each text; progress goes to stderr."""
         new = sorted({text for text in texts if text not in self._known}, key=len)

@@ -1,9 +1,9 @@
 """Reads the public data sets as pairs of questions, questions with labels, and pairs of conversations."""
 
 import csv
+import hashlib
 import json
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -92,23 +92,14 @@ def clinc150(folder: Path) -> list[Labelled]:
     return [Labelled(text=text, label=label) for rows in parts for text, label in rows]
 
 
+def mark(pair: Pair) -> str:
+    """A short hash of a pair, by which it is known again and not read."""
+    return hashlib.sha256("\n".join(sorted((pair.a, pair.b))).encode()).hexdigest()[:8]
+
+
 def fold(text: str, folds: int) -> int:
     """In which of `folds` parts a question belongs: the same everywhere, and for all pairs of that question."""
     return zlib.crc32(" ".join(text.lower().split()).encode()) % folds
-
-
-def available(
-    folder: Path, readers: dict[str, Callable[[Path], list[Pair]]]
-) -> tuple[dict[str, list[Pair]], list[str]]:
-    """The sets of pairs that are there, and why the others are left out."""
-    made: dict[str, list[Pair]] = {}
-    skipped = []
-    for name, read in readers.items():
-        try:
-            made[name] = read(folder)
-        except (DataError, OSError, ValueError, msgspec.MsgspecError) as error:
-            skipped.append(f"{name}: {error}")
-    return made, skipped
 
 
 def _there(path: Path) -> Path:

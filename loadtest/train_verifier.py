@@ -19,7 +19,7 @@ from hasten.cache.settings import Settings
 from hasten.cache.verifier import Artefact, Weights
 from loadtest.curve import Point, best
 from loadtest.embedding import Embedding
-from loadtest.pairs import DataError, fow_cache
+from loadtest.pairs import DataError, fow_cache, mark
 from loadtest.verifying import REFUSED, fit, judged, nested, scores
 
 ERRORS = (0.01, 0.02, 0.05)
@@ -28,6 +28,13 @@ ERRORS = (0.01, 0.02, 0.05)
 def rounded(weights: Weights) -> dict[str, float]:
     """The weights by name."""
     return {name: getattr(weights, name) for name in weights.__struct_fields__}
+
+
+def packed(whole: dict[str, Any]) -> str:
+    """JSON that a person can read: the marks of the pairs on one line."""
+    pairs = whole["report"]["pairs"]
+    text = json.dumps({**whole, "report": {**whole["report"], "pairs": "@"}}, indent=2)
+    return text.replace('"@"', json.dumps(pairs))
 
 
 def told(point: Point) -> dict[str, Any]:
@@ -55,6 +62,7 @@ def trained(data: Path, embedding: Embedding) -> Artefact:
     report: dict[str, object] = {
         "trained_on": f"fow_cache, {len(pairs)} pairs, {sum(case.refusal is None for case in cases)} past the guards",
         "embedder": embedding.name,
+        "pairs": sorted(map(mark, pairs)),
         "set_by_hand": "similarity, near, whether, aspect, denial",
         "points": {
             name: {f"at_most_{error:.0%}": told(best(curve, same, error, REFUSED)) for error in ERRORS}
@@ -79,7 +87,7 @@ def main() -> int:
     whole = {"weights": rounded(artefact.weights), "report": artefact.report}
     if asked.write:
         target = Path(hasten.cache.__file__).parent / "verifier.json"
-        target.write_text(json.dumps(whole, indent=2) + "\n")
+        target.write_text(packed(whole) + "\n")
     if asked.json or not asked.write:
         print(json.dumps(whole, indent=None if asked.json else 2))
     return 0

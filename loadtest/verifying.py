@@ -16,7 +16,7 @@ from loadtest.pairs import Pair, fold
 Array = NDArray[np.float64]
 FOLDS = 5
 SIMILARITY = 16.0
-SET = {"near": -1.5, "whether": -0.6, "aspect": -0.6, "denial": -0.5}
+SET = {"near": -2.5, "whether": -0.6, "aspect": -0.6, "denial": -0.5}
 RIDGE = 0.3
 REFUSED = -99.0
 """The score of a pair that a guard forbids or that is found by its key only."""

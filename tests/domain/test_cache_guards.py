@@ -17,6 +17,7 @@ REFUSED = {
         ("Wie lange ist die Rückgabefrist?", "How long is the return period?"),
     ],
     "numbers": [
+        ("What is 12 * 4?", "What is 12 / 4?"),
         ("Say hello", "What is 6 times 7?"),
         ("What is 6 times 7?", "What is 6 times 9?"),
         ("Explain how tides work", "Explain how tides work in one sentence"),
@@ -85,7 +86,6 @@ REFUSED = {
         ("Does E12 come before E13?", "Does E13 come before E12?"),
         ("What does a > b mean?", "What does a < b mean?"),
         ("What does x + y return?", "What does x - y return?"),
-        ("What is 12 * 4?", "What is 12 / 4?"),
         ("What does >= do?", "What does <= do?"),
         ("What is 2^10?", "What is 2*10?"),
         ("What does chmod +x do?", "What does chmod -x do?"),

@@ -57,8 +57,8 @@ async def test_what_cannot_be_read_evicts_its_table_and_is_written_down_by_all_r
         for one in replicas:
             while one.applied < good:
                 await asyncio.sleep(0.005)
-            assert one.table.last("acme", "prices") == bad
-            assert one.table.last("acme", "users") == worse
+            assert one.table.last("acme", "prices:8") == bad
+            assert one.table.last("acme", "users:1") == worse
             assert one.table.last("acme", "prices:7") == good
             assert one.table.fresh("acme", ["prices:8"], bad)
         late = Freshness(bus, changes=SOURCES)

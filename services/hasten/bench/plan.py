@@ -1,5 +1,6 @@
 """The order of the measurements: what is compared is measured in turns, so that a busy moment falls on both."""
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable
 
@@ -56,6 +57,8 @@ QUICK = Sizes(
 )
 NEW = 2**40
 """The numbers of entries that are put to be measured begin here."""
+SWEPT_S = 2.0
+"""By then the cache has looked again after what was invalidated, and takes no later change together with it."""
 Watch = Callable[[], Awaitable[Buckets]]
 """Reads the searches of the cache so far from the metrics of the system."""
 
@@ -146,10 +149,11 @@ async def _puts(filler: Filler, sizes: Sizes, seen: Measured) -> None:
 async def _invalidations(probes: Probes, filler: Filler, sizes: Sizes, seen: Measured) -> None:
     """Of one entry each, and of many at once; the entries of a tag are stored anew for each time."""
     for at in range(sizes.invalidations):
-        await filler.storing(NEW + at, f"bench:{at}")()
+        await filler.storing(NEW + at, f"bench-one:{at}")()
     for at in range(sizes.invalidations):
-        seen.invalidate.append(await elapsed_ms(probes.invalidate(f"bench:{at}", 1)))
+        seen.invalidate.append(await elapsed_ms(probes.invalidate(f"bench-one:{at}", 1)))
     for _ in range(sizes.tags):
         await probes.refresh_read_seq()
         await together([filler.storing(NEW + at, "bench-many:1") for at in range(sizes.tagged)])
         seen.invalidate_many.append(await elapsed_ms(probes.invalidate("bench-many:1", 1)))
+    await asyncio.sleep(SWEPT_S)

@@ -10,7 +10,7 @@ _ASPECTS = {
     stem(word): aspect
     for aspect, listed in {
         "cause": "cause reason trigger why lead",
-        "cure": "treat treatment cure heal remedy therapy manage management fix repair resolve solve",
+        "cure": "treat treatment cure heal remedy therapy manage management relieve alleviate fix repair resolve solve",
         "prevent": "prevent prevention avoid",
         "signs": "symptom sign indicate",
         "check": "test diagnose diagnosis detect check investigate screen",
@@ -31,8 +31,9 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
 
     `near` is 1 when one is the other with something exchanged, added or left out; then `things` are the words for
     things and qualities that only one side has: the more, the likelier that they were put there on purpose. `whether`
-    is 1 when one asks how and the other when, and so on; `aspect` 1 when another thing about the matter is asked (its
-    cause, its price); `denial` 1 when a negation is on one side only; `alike` 1 when no word is left over.
+    is 1 when one asks how and the other when, and so on. `aspect` is 1 when one speaks of something about the matter
+    (its cause, its price) that the other does not, 2 when each does. `denial` is 1 when a negation is on one side only,
+    and `alike` when no word is left over.
     """
 
     near: float = 0.0
@@ -53,7 +54,7 @@ def signs(left: Reading, right: Reading) -> Signs:
         near=float(near),
         things=float(things),
         whether=float(_asks_otherwise(left, right)),
-        aspect=float(_aspects(left) != _aspects(right)),
+        aspect=_aspect(left, right),
         denial=float(polarity.negation_differs(left, right)),
         alike=float(not rest),
     )
@@ -72,6 +73,11 @@ def _tells(reading: Reading) -> bool:
     """Whether it is a statement of several sentences that asks nothing."""
     marks = [word.lower for word in reading.words if word.kind == "mark"]
     return marks.count(".") > 1 and "?" not in marks and not _kinds(reading)
+
+
+def _aspect(left: Reading, right: Reading) -> float:
+    ours, theirs = _aspects(left), _aspects(right)
+    return float(ours != theirs) + float(bool(ours - theirs) and bool(theirs - ours))
 
 
 def _aspects(reading: Reading) -> set[str]:

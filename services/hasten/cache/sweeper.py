@@ -119,7 +119,7 @@ class Sweeper:
 
     async def tidy(self) -> None:
         """Deletes what has expired and what is beyond the bound, and forgets what memory holds in vain."""
-        self._shelf.hot.keep_only(self._wanted)
+        await self._shelf.hot.keep_only(self._wanted)
         self._figures.hot(len(self._shelf.hot))
         now = now_ms()
         self._figures.gone("expired", await self._shelf.expire(now - self._settings.stale_s * 1000))

@@ -26,7 +26,6 @@ from hasten.bench.probes import Probes, tapped
 from hasten.bench.target import STREAMER, running, started_here, streaming
 from hasten.client import Hasten
 from hasten.commands.options import DATA, Data, Json, Nats
-from hasten.messages.cache import Invalidate
 from hasten.run import run_loop, say
 from hasten.telemetry import configure_logging
 
@@ -106,7 +105,9 @@ async def run_bench(found: address.Address, sizes: Sizes, data: Path) -> tuple[M
                 else:
                     remarks.append("memory and disk are not shown: with --nats the system may be anywhere")
             finally:
-                await hasten.invalidate(Invalidate(everything=True, reason="the benchmark has ended"))
+                say("removing what was stored")
+                if left := await probes.clear():
+                    remarks.append(f"{left:,} entries of the benchmark are still in the cache, until they expire")
         late = between(before, (await Metrics.read(found.http)).buckets(LAG))
     if seen.search is None:
         remarks.append("searches and the event loop are not shown: they are in the metrics of the gateway of hasten up")
@@ -133,7 +134,7 @@ def show(report: Report) -> None:
         per_s = "" if row.per_s is None else f"{row.per_s:,.0f}"
         times = (f"{row.p50_ms:g}", f"{row.p99_ms:g}", str(row.samples), per_s)
         table.add_row(row.what, *times, beside, ratio, row.budget, met)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 176)
     console.print(table)
     if report.loop_samples:
         late = f"{report.loop_late} of {report.loop_samples} wake-ups of the event loop"

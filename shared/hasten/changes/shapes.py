@@ -228,7 +228,11 @@ def _own_or_row(place: Place, key: Any, body: dict[str, Any]) -> Event:
         return _own(place, body, doubt=not ours)
     if key is not None or (scalar(body.get("id")) is not None and _flat(body)):
         return _row(place, key, body)
-    return _unknown(place, "unknown", "the shape of the event is not known, and no rule says what the table's key is")
+    return _unknown(
+        place,
+        "unknown",
+        "the shape is not known, and there is no key in it: not `id`, nor the columns that a rule of the table names",
+    )
 
 
 def _holds(body: dict[str, Any], columns: Sequence[str]) -> bool:

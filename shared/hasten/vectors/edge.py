@@ -46,7 +46,7 @@ class EdgeStore:
         self._behind: Behind | None = None
         self._loose = 0
         self._written = set[str]()
-        self._deleted = 0
+        self._deleted, self._look_at = 0, COMPACT_AFTER
         self._compaction: asyncio.Task[None] | None = None
 
     @property
@@ -222,7 +222,11 @@ class EdgeStore:
         return self._loose + len(self._written) >= COMPACT_AFTER
 
     async def _holey(self) -> bool:
-        return self._deleted >= COMPACT_AFTER and self._deleted >= HOLES * await self.count()
+        """Whether much was deleted; it counts the points seldom, because that takes 0.1 ms for every 1,000."""
+        if self._deleted < self._look_at:
+            return False
+        self._look_at = self._deleted + COMPACT_AFTER
+        return self._deleted >= HOLES * await self.count()
 
     def _compacting(self) -> "asyncio.Task[None]":
         """The compaction that is under way, or a new one."""
@@ -249,7 +253,8 @@ class EdgeStore:
             await optimize_copy(place, self._open)
             await self._replace(place, behind)
         finally:
-            self._written, self._loose, self._deleted = behind.written, 0, 0
+            self._written, self._loose = behind.written, 0
+            self._deleted, self._look_at = 0, COMPACT_AFTER
             await to_the_end(self._generations.tidy)
 
     async def _copied(self, behind: Behind) -> Path:

@@ -23,15 +23,21 @@ _INSTRUCTING = _stems(
     """
 )
 """Words that say how to answer, by which two otherwise equal questions get different answers."""
-_NARROWING = _stems(
+_COUNTING = _stems(
     """
     only all some every each both either neither most few fewer none several many any just even except unless
-    always sometimes usually often rarely still yet again alone together separately or and another other else
-    off out up down over under back after before until since without within between behind beyond during inside
-    outside against above below around across first last next previous twice instead
+    always sometimes usually often rarely
     """
 )
-"""Words of grammar that change a question when they are added to it or exchanged in it."""
+"""Words that narrow or widen a question when they are added to it or exchanged in it."""
+_PLACING = _stems(
+    """
+    still yet again alone together separately or and another other else off out up down over under back after before
+    until since without within between behind beyond during inside outside against above below around across first
+    last next previous twice instead
+    """
+)
+"""The same, but only in a sentence that is otherwise worded alike: other words bring others of these with them."""
 _OVERRIDING = words("ignore disregard pretend respond instruction instructions prompt")
 _EVER, _SAYING = words("always never"), words("tell say answer reply respond recommend mention write add end begin")
 _CLAUSE = 2
@@ -44,7 +50,8 @@ def differs(left: Reading, right: Reading) -> bool:
         return True
     if overrides(left) != overrides(right) or _among(_INSTRUCTING, ours) != _among(_INSTRUCTING, theirs):
         return True
-    return changed(left, right) <= NEAR and _among(_NARROWING, ours) != _among(_NARROWING, theirs)
+    counting = _among(_COUNTING, ours) != _among(_COUNTING, theirs)
+    return counting or (changed(left, right) <= NEAR and _among(_PLACING, ours) != _among(_PLACING, theirs))
 
 
 def overrides(reading: Reading) -> frozenset[str]:

@@ -3,7 +3,7 @@
 import unicodedata
 
 from hasten.cache.guards.reading import Reading
-from hasten.cache.guards.wording import words
+from hasten.cache.guards.wording import NEUTRAL, words
 
 LANGUAGES = {
     "en": words("the is are of and to in for how what do does can my i you with on it when where"),
@@ -53,8 +53,10 @@ def differs(left: Reading, right: Reading) -> bool:
 
 def english(reading: Reading) -> bool:
     """Whether it has some common English word, and no more of another language."""
-    met = _met(reading)
-    return met["en"] > 0 and met["en"] == max(met.values()) and scripts(reading.text) <= {"LATIN"}
+    if not scripts(reading.text) <= {"LATIN"}:
+        return False
+    known = sum(word.lower in NEUTRAL or word.lower in LANGUAGES["en"] for word in reading.plain)
+    return known > 0 and known >= max(_met(reading).values())
 
 
 def scripts(text: str) -> frozenset[str]:

@@ -7,7 +7,7 @@ from hasten.cache.guards.tokens import Word
 
 NEAR = 0.34
 """The share of changed words up to which one text is the other with something exchanged, added or left out."""
-LONG = 14
+LONG = 12
 """Words beyond which a text tells more than it asks."""
 _ALIGNED = 64
 """Words up to which their order counts; aligning takes time that grows with the square of their number."""

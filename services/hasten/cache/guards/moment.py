@@ -14,6 +14,8 @@ PASSING = words(
     """
 )
 """Words whose meaning is gone tomorrow."""
+ASKING = words("today tonight tomorrow latest newest upcoming weather forecast")
+"""Those of them that do not date what has happened, but say what is asked for."""
 PASSING_PHRASES = ("this week", "this month", "this year", "this morning", "this evening", "next week", "next month",
     "last week", "last month", "last night", "right now", "at the moment", "so far", "as of", "up to date")  # fmt: skip
 OWN_STATE = words(
@@ -34,35 +36,38 @@ _ENDS = frozenset(".!?\n")
 
 
 def passing(reading: Reading) -> bool:
-    """Whether the text speaks of now (`today`, `latest`), or of what is recorded of the asker (`where is my order`)."""
+    """Whether the text speaks of now (`today`, `latest`), or of what is recorded of the asker (`where is my order`).
+
+    A longer text tells what happened before it asks: there the words that date what is told do not count.
+    """
     lowers = [word.lower for word in reading.words]
-    asked = [word.lower for word in _asked(reading)]
+    if sum(word.kind != "mark" for word in reading.plain) > LONG:
+        asked = [word.lower for word in _asked(reading.words)]
+        return bool(ASKING & set(asked)) or (_speaks_of_own(lowers) and not _general(asked))
     if (
-        PASSING & set(asked)
-        or _now(asked)
-        or any(f" {phrase} " in f" {' '.join(asked)} " for phrase in PASSING_PHRASES)
+        PASSING & set(lowers)
+        or _now(lowers)
+        or any(f" {phrase} " in f" {' '.join(lowers)} " for phrase in PASSING_PHRASES)
     ):
         return True
-    return _asks_of_self(asked) or (_speaks_of_own(lowers) and not _general(asked))
+    return _asks_of_self(lowers) or (_speaks_of_own(lowers) and not _general(lowers))
+
+
+def _asked(told: list[Word]) -> list[Word]:
+    """The sentences that end with a question mark, or all when there is none."""
+    made: list[Word] = []
+    sentence: list[Word] = []
+    for word in told:
+        sentence.append(word)
+        if word.kind == "mark" and word.lower in _ENDS:
+            made += sentence if word.lower == "?" else []
+            sentence = []
+    return made or told
 
 
 def _now(lowers: list[str]) -> bool:
     """Whether it ends with `now` (`are you open now?`); elsewhere the word only leads on (`now I wonder …`)."""
     return any(lower == "now" and not after.isalpha() for lower, after in pairwise([*lowers, "."]))
-
-
-def _asked(reading: Reading) -> list[Word]:
-    """The words, without the statements of a longer text that tells before it asks: `I fell yesterday. …?`"""
-    if sum(word.kind != "mark" for word in reading.plain) <= LONG:
-        return reading.words
-    made: list[Word] = []
-    sentence: list[Word] = []
-    for word in reading.words:
-        sentence.append(word)
-        if word.kind == "mark" and word.lower in _ENDS:
-            made += sentence if word.lower == "?" else []
-            sentence = []
-    return made + sentence if made + sentence else reading.words
 
 
 def _general(lowers: list[str]) -> bool:

@@ -18,7 +18,7 @@ _TOKEN = re.compile(
     |(?P<number>(?:(?<=\s)[-−])?[$£€¥]?\d+(?:[.,\u00a0]\d+)*(?:\s?%|(?:st|nd|rd|th)\b|(?=[a-z]{1,2}\b|\W|_|$)))
     |(?P<code>[^\W_]*\d[^\W_]*(?:[-_/\#.]\w+)*)
     |(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*'?)
-    |(?P<operator>(?:[<>=+*^|~%]|[!-](?=[<>=])|(?<=<)-|&&|(?<=[\d)])/|(?<=[\d)]\s)/|(?<=\s\w\s)/(?=\s)|/(?=\s?[\d(])|(?<=[^\W\d_])\#(?!\w))+)
+    |(?P<operator>(?:[<>=+*^|~%]|[!-](?=[<>=])|(?<!\S)!(?=[^\W\d_])|(?<=\b\w\s)&(?=\s\w\b)|(?<=<)-|&&|(?<=[\d)])/|(?<=[\d)]\s)/|(?<=\s\w\s)/(?=\s)|/(?=\s?[\d(])|(?<=[^\W\d_])\#(?!\w))+)
     |(?P<mark>[.,;:!?()\n…—–])
     |(?P<symbol>[^\w\s\x00-\x7f])""",
     re.VERBOSE | re.IGNORECASE,
@@ -29,6 +29,8 @@ _SYMBOLS = frozenset({"So", "Sm"})
 _IDLE = frozenset("°®©")
 _ENDS = frozenset(".!?\n:…")
 _PREFIXED = re.compile(r"[^\W\d_]+[-_#/][\w.-]*\d[\w.-]*")
+_FLAG = re.compile(r"((?<!\S)--?[^\W\d_][\w-]*)")
+_DIVIDED = re.compile(r"(?<=\d)[ ]/[ ](?=\d)")
 _HAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
@@ -50,7 +52,8 @@ def tokens(text: str) -> list[Word]:
     """The tokens of a text; Chinese, Japanese and Korean ones are single characters."""
     text = unicodedata.normalize("NFKC", text).replace("’", "'")
     if _loud(text):
-        text = text.lower()
+        text = "".join(part if _FLAG.match(part) else part.lower() for part in _FLAG.split(text))
+    text = _DIVIDED.sub("/", text)
     made, first, at = [], True, 0
     while found := (_PREFIXED.match(text, at) or _TOKEN.search(text, at)):
         at = found.end()
