@@ -175,7 +175,7 @@ class Freshness:
         while not cancelled():
             await self.reader.close()
             try:
-                await ensure_stream(self._bus, self._changes.sources)
+                await ensure_stream(self._bus, self._changes.sources, anew=True)
                 return await self._begin(former)
             except Failed as failed:
                 log.error("no hits: %s; delete it, and it is made as it has to be", failed.failure.detail)
@@ -186,15 +186,18 @@ class Freshness:
         self._on_eviction.append(call)
 
     def _apply(self, entry: Entry) -> None:
+        """Takes in a message. One that fails before it is in the table is not seen, and so distrusted with all that
+        was read before it."""
         self._skip_to(entry.sequence - 1)
-        self._seen = max(self._seen, entry.sequence)
         reading = self._events.read(entry.subject, entry.headers, entry.data)
+        for eviction in reading.evictions:
+            for tag in eviction.tags:
+                self.table.change(eviction.tenant, tag, entry.sequence)
+        self._seen = max(self._seen, entry.sequence)
         _count(reading.event.shape, _extent(reading)).inc()
         if reading.event.fault:
             self._letters.post(entry.sequence, entry.subject, reading.event.fault, len(entry.data))
         for eviction in reading.evictions:
-            for tag in eviction.tags:
-                self.table.change(eviction.tenant, tag, entry.sequence)
             for call in self._on_eviction:
                 call(entry, eviction)
 
