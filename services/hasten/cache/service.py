@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import nats.errors
 
 from hasten.bus import Bus
 from hasten.cache import opinions
@@ -175,7 +176,10 @@ class Cache:
 
     async def _publish(self, tenant: str, tags: list[str], entries: int, reason: str, sequence: int) -> None:
         event = Invalidated(tags=tags, entries=entries, reason=reason, sequence=sequence)
-        await self._bus.publish(INVALIDATED, event, tenant=tenant)
+        try:
+            await self._bus.publish(INVALIDATED, event, tenant=tenant)
+        except (nats.errors.Error, Failed) as error:
+            log.warning("nobody was told of %d entries that are gone (%s)", entries, type(error).__name__)
 
     def _on_applied(self, applied: Applied, tokens: dict[str, str]) -> None:
         self._barrier.heard(applied, tokens)
