@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import islice
 
-from hasten.bus import Bus
+from hasten.bus import Bus, cancelled
 from hasten.changes import ALL, EVERYBODY, ChangeReader, Eviction, Reading, above
 from hasten.changes.causes import WHOLE
 from hasten.changes.settings import Changes
@@ -62,14 +62,15 @@ class TagTable:
     def change(self, tenant: str, tag: str, sequence: int) -> None:
         """Records a change; a lower sequence than the known one changes nothing."""
         key = (tenant, tag.partition(":")[0])
-        self.newest = max(sequence, self.newest)
+        if sequence > self.newest:
+            self.newest = sequence
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group()
-        else:
+        elif len(group.last) == 1:
             self._groups.move_to_end(key)
         before = group.last.pop(tag, None)
-        group.last[tag] = max(sequence, before or 0)
+        group.last[tag] = sequence if before is None or sequence > before else before
         if before is None:
             self._size += 1
             if self._size > self._limit:
@@ -161,7 +162,7 @@ class Freshness:
 
     async def _follow(self) -> None:
         """Begins anew whenever the stream has been lost."""
-        while not self._closed:
+        while not cancelled():
             await asyncio.sleep(POLL_S)
             if self.reader.lost:
                 await self._renew()
@@ -171,10 +172,10 @@ class Freshness:
         answers that were read from the former one and are stored only now would look new."""
         former = self._seen
         log.warning("%s is gone: nothing that was read before is served", STREAM)
-        while not self._closed:
+        while not cancelled():
             await self.reader.close()
             try:
-                await ensure_stream(self._bus, self._changes.sources)
+                await ensure_stream(self._bus, self._changes.sources, anew=True)
                 return await self._begin(former)
             except Failed as failed:
                 log.error("no hits: %s; delete it, and it is made as it has to be", failed.failure.detail)
@@ -185,15 +186,18 @@ class Freshness:
         self._on_eviction.append(call)
 
     def _apply(self, entry: Entry) -> None:
+        """Takes in a message. One that fails before it is in the table is not seen, and so distrusted with all that
+        was read before it."""
         self._skip_to(entry.sequence - 1)
-        self._seen = max(self._seen, entry.sequence)
         reading = self._events.read(entry.subject, entry.headers, entry.data)
+        for eviction in reading.evictions:
+            for tag in eviction.tags:
+                self.table.change(eviction.tenant, tag, entry.sequence)
+        self._seen = max(self._seen, entry.sequence)
         _count(reading.event.shape, _extent(reading)).inc()
         if reading.event.fault:
             self._letters.post(entry.sequence, entry.subject, reading.event.fault, len(entry.data))
         for eviction in reading.evictions:
-            for tag in eviction.tags:
-                self.table.change(eviction.tenant, tag, entry.sequence)
             for call in self._on_eviction:
                 call(entry, eviction)
 

@@ -92,8 +92,10 @@ class Path:
         return self._hit_of(self._exact_task)
 
     async def _claim(self) -> Lease | None:
-        """Claims the lease as soon as the exact lookup has missed."""
-        if self._exact_task is not None:
+        """Claims the lease as soon as the exact lookup has missed; while that is slow, looks whom one could follow."""
+        if self._exact_task is not None and not self._exact_task.done():
+            if (lease := await self._share.led()) is not None:
+                return lease
             await asyncio.wait([self._exact_task])
         return await self._share.claim() if self._hit_of(self._exact_task) is None else None
 
