@@ -130,11 +130,16 @@ class Leases:
             async with asyncio.timeout(CLAIM_S):
                 return await work
         except (nats.errors.Error, TimeoutError, msgspec.DecodeError) as error:
-            log.warning("a generation is not shared between replicas (%s)", type(error).__name__)
-            self._resting_until = time.monotonic() + REST_S
-            self._begin(self.start())
+            self._rest(type(error).__name__)
             self.count("unavailable")
             return None
+
+    def _rest(self, why: str) -> None:
+        """Leaves the bucket alone for a while and has it made anew: once for all who have failed together."""
+        rested, self._resting_until = time.monotonic() >= self._resting_until, time.monotonic() + REST_S
+        if rested:
+            log.warning("generations are not shared between replicas (%s)", why)
+            self._begin(self.start())
 
     async def _write(self, key: str, word: Word, revision: int, lives_s: float) -> int:
         """Replaces exactly `revision` (0: nothing) and returns the new one; raises _Conflict."""
