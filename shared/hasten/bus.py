@@ -47,6 +47,13 @@ def _decode_reply(topic: Topic, msg: Msg) -> Any:
         raise Failed("internal", f"the answer on {topic.name} was not a reply of this topic") from None
 
 
+def cancelled() -> bool:
+    """Whether the task that asks was told to end. A loop that waits for replies has to look: asyncio.wait_for of Python
+    3.11, which nats-py uses, can swallow the cancellation."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 def _as_utf8(name: bytes) -> bytes:
     return name.decode(errors="replace").encode()
 

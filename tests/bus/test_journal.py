@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from nats.aio.msg import Msg
+from nats.errors import OutboundBufferLimitError
 
 from hasten.bus import Bus
 from hasten.freshness import Freshness
-from hasten.journal import WINDOW, Entry, Reader, ensure_stream, stream_state
+from hasten.journal import POLL_S, WINDOW, Entry, Reader, ensure_stream, stream_state
 from hasten.messages.change import CHANGE, STREAM, Change
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import DOCUMENT, Document
@@ -98,6 +99,50 @@ async def test_one_message_that_cannot_be_applied_does_not_stop_the_rest(bus: Bu
     await until(lambda: reader.applied == 3)
     assert seen == [1, 3]
     await reader.close()
+
+
+async def test_a_message_is_applied_though_the_next_ones_cannot_be_asked_for(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full buffer of a connection that is lost: what is here already must not be taken for applied unread."""
+    await ensure_stream(bus)
+    seen: list[int] = []
+    reader = Reader(bus, lambda entry: seen.append(entry.sequence))
+    await reader.start()
+    publish = bus.client.publish
+
+    async def full(subject: str, *rest: Any, **more: Any) -> None:
+        if ".CONSUMER.MSG.NEXT." in subject:
+            raise OutboundBufferLimitError
+        await publish(subject, *rest, **more)
+
+    monkeypatch.setattr(bus.client, "publish", full)
+    for key in range(WINDOW):
+        await change(bus, key)
+    await until(lambda: reader.applied == WINDOW)
+    monkeypatch.undo()
+    await change(bus, WINDOW)
+    await until(lambda: reader.applied == WINDOW + 1)
+    assert seen == list(range(1, WINDOW + 2))
+    await reader.close()
+
+
+async def test_what_was_read_before_a_message_that_fails_is_not_fresh(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = Freshness(bus)
+    await fresh.start()
+    before = await change(bus, 1)
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(fresh._events, "read", fail)
+    failed = await change(bus, 2)
+    await until(lambda: fresh.applied == failed)
+    assert not fresh.fresh("acme", ["prices:2"], before)
+    assert fresh.fresh("acme", ["prices:2"], failed)
+    await fresh.close()
 
 
 async def test_a_reader_reads_on_after_the_server_was_killed(tmp_path: Path) -> None:
@@ -302,3 +347,18 @@ async def test_jetstream_that_is_switched_off_is_one_sentence(tmp_path: Path) ->
         await ensure_stream(bus)
     await bus.close()
     await server.stop()
+
+
+async def test_a_reader_whose_task_is_cancelled_in_the_middle_of_a_question_ends(bus: Bus) -> None:
+    """Whoever ends the loop without closing anything cancels its tasks, at any moment, and waits for them."""
+    await ensure_stream(bus)
+    for delay_s in (0.0, 0.001, 0.002, 0.003):
+        reader = Reader(bus, lambda entry: None)
+        await reader.start()
+        task = reader._task
+        assert task is not None
+        await asyncio.sleep(POLL_S + delay_s)
+        task.cancel()
+        async with asyncio.timeout(20):
+            await asyncio.wait({task})
+        await reader.close()

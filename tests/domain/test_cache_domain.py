@@ -173,7 +173,7 @@ def test_the_hot_set_keeps_its_bounds_and_its_sum(steps: list[tuple[str, int, in
     assert len(hot) == len(kept)
 
 
-def test_the_hot_set_forgets_the_least_recently_used_and_the_old() -> None:
+async def test_the_hot_set_forgets_the_least_recently_used_and_the_old() -> None:
     hot = HotSet(2, 10**6, 10.0)
     hot.put(entry("a"), 0.0)
     hot.put(entry("b"), 5.0)
@@ -182,7 +182,7 @@ def test_the_hot_set_forgets_the_least_recently_used_and_the_old() -> None:
     assert hot.get("acme", "b", 6.0) is None
     assert hot.get("other", "a", 6.0) is None
     assert hot.get("acme", "a", 10.5) is None, "to be compared with the store again"
-    hot.keep_only(lambda one: False)
+    await hot.keep_only(lambda one: False)
     assert (len(hot), hot.size) == (0, 0)
 
 

@@ -84,7 +84,7 @@ SHAPES: list[tuple[str, Any, dict[str, str], str, str, list[str]]] = [
     ("a tombstone with a key", b"", KEY, "tombstone", "delete", SEVEN),
     ("a tombstone in a schema", {"schema": None, "payload": None}, KEY, "tombstone", "delete", SEVEN),
     ("a tombstone without a key", b"", {}, "tombstone", "delete", TABLE),
-    ("null", b"null", {}, "tombstone", "delete", TABLE),
+    ("Debezium's flattened delete without its key", b"null", {}, "tombstone", "delete", TABLE),
     ("a record with its key", {"key": {"id": 7}, "value": envelope("d")}, {}, "debezium", "delete", SEVEN),
     ("a record that is a tombstone", {"key": wrapped({"id": 7}), "value": None}, {}, "tombstone", "delete", SEVEN),
     ("a row of a table of keys and values", {"key": {"id": 7}, "value": {"a": 1}}, {}, "unknown", "unreadable", TABLE),

@@ -72,14 +72,14 @@ def test_the_files_are_read_as_they_are_published(tmp_path: Path) -> None:
     assert clinc150(tmp_path) == {"greeting": ["hello", "hi"]}
 
 
-def test_a_model_is_measured_with_and_without_the_vetoes(tmp_path: Path) -> None:
+def test_a_model_is_measured_with_and_without_the_guards(tmp_path: Path) -> None:
     word_overlap.write(tmp_path)
     pairs = [Pair(a=a, b=b, same=True, source="x") for a, b in ALIKE]
     pairs += [Pair(a=a, b=b, same=False, source="x") for a, b in FAR]
     pairs.append(Pair(a="How do I reset my password?", b="How do I not reset my password?", same=False, source="x"))
     found = measured(pairs, f"onnx:{tmp_path}", words)
     assert (found["pairs"], found["same"]) == (9, 4)
-    assert 0 < found["not vetoed"]["same"] <= 4
-    assert found["not vetoed"]["different"] < 5
-    assert found["opinion, vetoes"]["1% wrong"]["right"] > found["opinion alone"]["1% wrong"]["right"]
+    assert 0 < found["not guarded"]["same"] <= 4
+    assert found["not guarded"]["different"] < 5
+    assert found["opinion, guards"]["1% wrong"]["right"] > found["opinion alone"]["1% wrong"]["right"]
     assert found["latency_ms"]["p50"] > 0

@@ -114,7 +114,7 @@ def missed(reply: Any) -> str:
 
 async def cold(cache: Cache) -> None:
     """Forgets what is in memory, so that the store is asked."""
-    cache._shelf.hot.keep_only(lambda entry: False)
+    await cache._shelf.hot.keep_only(lambda entry: False)
 
 
 async def until(holds: Any, timeout_s: float = 10.0) -> None:

@@ -35,7 +35,7 @@ async def test_every_budget_that_can_be_measured_has_a_row(tmp_path: Path) -> No
         "whole cached answer",
         "semantic hit at 50 entries",
         "of which the lookup",
-        "of which the search in its tenant (at most)",
+        "of which the search (at most)",
         "exact hits, 32 at once",
         "lookups by meaning, 32 at once",
         "put",
@@ -46,6 +46,8 @@ async def test_every_budget_that_can_be_measured_has_a_row(tmp_path: Path) -> No
         "miss, added to it",
         "route, given the vector",
         "added per chunk, 20 streams at once",
+        "change published, to refused everywhere",
+        "to deleted",
     }
     assert rows["added per chunk, 20 streams at once"]["samples"] > 20 * 20
     assert all(row["p50_ms"] > 0 and row["p99_ms"] >= row["p50_ms"] for row in rows.values())

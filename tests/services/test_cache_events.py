@@ -15,11 +15,12 @@ from typer.testing import CliRunner
 from hasten.bus import Bus
 from hasten.cache.service import Cache
 from hasten.changes import DocumentRule, Rules, TableRule
+from hasten.changes.reduced import reduced
 from hasten.changes.settings import Changes
 from hasten.cli import app
 from hasten.messages.cache import CacheHit, EventReading, Invalidation, SampleEvent
-from hasten.messages.change import STREAM
-from hasten.messages.failure import Failure
+from hasten.messages.change import CHANGE, STREAM
+from hasten.messages.failure import Failed, Failure
 from hasten.nats_server import NatsServer
 from hasten.runtime import build
 from hasten.settings import read_config
@@ -82,6 +83,24 @@ async def test_a_second_pass_leaves_what_was_made_after_the_first(bus: Bus, rule
     await acme.invalidate(tags=["a barrier"])
     assert isinstance(await acme.exact("k"), CacheHit)
     await publish(bus, row(7, kind="shoes"))
+    await acme.invalidate(tags=["a barrier"])
+    assert missed(await acme.exact("k")) in ("stale", "absent")
+
+
+async def test_a_row_that_is_too_large_is_refused_with_both_sizes_and_evicts_without_its_text(
+    bus: Bus, ruled: Cache, acme: Caller
+) -> None:
+    """c8-18"""
+    await acme.put("k", tags=["prices:7,acme"])
+    data = msgspec.json.encode(row(body="x" * 3_000_000))
+    with pytest.raises(Failed) as failed:
+        await bus.store_raw(SUBJECT, data)
+    assert failed.value.failure.code == "too_large"
+    assert str(len(data)) in failed.value.failure.detail
+    assert "1047552" in failed.value.failure.detail
+    change = reduced(SUBJECT, {}, data, Rules(RULES))
+    assert change is not None
+    await bus.store(CHANGE, change, source="shop")
     await acme.invalidate(tags=["a barrier"])
     assert missed(await acme.exact("k")) in ("stale", "absent")
 

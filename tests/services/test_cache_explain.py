@@ -3,11 +3,11 @@
 from typing import Any
 
 import msgspec
-import pytest
 from cache_rig import QUESTION, Broken, Caller, Shared, missed, running, until, vector
 
 from hasten.bus import Bus
 from hasten.cache.service import Cache
+from hasten.cache.settings import Settings
 from hasten.messages.cache import Answer, CacheHit, CacheMiss, Explained
 from hasten.messages.change import CHANGE, Change
 from hasten.vectors.store import VectorStore
@@ -42,7 +42,7 @@ async def test_every_neighbour_has_its_verdict(cache: Cache, acme: Caller) -> No
     assert first.sources == ["help/a#0@3"]
     assert first.model == "m1"
     assert {"prices:7", "model:m1"} <= set(first.tags)
-    assert found.threshold == pytest.approx(0.85)
+    assert found.threshold == Settings().threshold
     assert b"30 days" not in msgspec.json.encode(found), "an account holds no answer"
 
 

@@ -10,7 +10,7 @@ from replica_rig import ASK, Gate, Replicas, events_of, first_chunk, notes, peer
 from scripted_peers import PASSAGE, Scripted
 
 from hasten.messages.change import CHANGE, Change
-from hasten.messages.chat import Chunk
+from hasten.messages.chat import Chunk, Done
 from hasten.messages.failure import Failure
 from hasten.messages.follow import FOLLOW
 from hasten.orchestrator.relay import SILENCE_S
@@ -130,8 +130,9 @@ async def test_a_leader_that_is_only_slow_for_a_while_is_asked_again_and_kept(
     cable = await replicas.cable()
     one, other = await replicas.add(cable), await replicas.add()
     await first_chunk(await replicas.stream(one))
-    reading = asyncio.create_task(timed(await replicas.stream(other)))
-    await until(lambda: other.leases.get("followed") == 1)
+    follower = await replicas.stream(other)
+    first = await first_chunk(follower)
+    reading = asyncio.create_task(events_of(follower))
     asked: list[Any] = []
 
     async def on_follow(msg: Any) -> None:
@@ -142,7 +143,7 @@ async def test_a_leader_that_is_only_slow_for_a_while_is_asked_again_and_kept(
     cable.cut.clear()
     await until(lambda: asked)
     cable.cut.set()
-    events, _ = await reading
+    events = [first, *await reading]
     chunks = [event for event in events if isinstance(event, Chunk)]
     assert [chunk.seq for chunk in chunks] == list(range(40))
     assert (text(events), other.leases.get("taken"), len(peers.generated)) == (ANSWER, None, 1)
@@ -185,6 +186,24 @@ async def test_a_successor_that_says_something_else_is_not_followed(replicas: Re
     assert begun.split()[:10] == ANSWER.split()[:10]
     assert text(mine) == begun + peers.answer[len(begun) :], "the scripted worker goes on where the text has ended"
     assert (len(peers.generated), two.leases) == (3, {"followed": 1})
+
+
+async def test_who_has_been_shown_reasoning_follows_no_other_leader(replicas: Replicas, peers: Scripted) -> None:
+    """No engine goes on from reasoning, and another's would be told twice: the end says how much was sent."""
+    one, two, three = [await replicas.add() for _ in range(3)]
+    peers.thinks, gate = True, Gate(peers, 2)
+    await first_chunk(await replicas.stream(one))
+    reading = asyncio.create_task(events_of(await replicas.stream(two)))
+    await until(lambda: [flight.chunks for flight in two.unit._flights.all] == [2])
+    await one.die()
+    usurper = await replicas.stream(three)
+    await until(lambda: len(peers.generated) == 2)
+    mine = await reading
+    gate.open()
+    chunks = [event for event in mine if isinstance(event, Chunk)]
+    assert [chunk.reasoning for chunk in chunks] == ["The", " tide"]
+    assert (mine[-1].code, mine[-1].tokens_sent) == ("incomplete", 2)
+    assert isinstance((await events_of(usurper))[-1], Done)
 
 
 async def test_no_follower_joins_what_was_read_before_a_change_that_it_knows(

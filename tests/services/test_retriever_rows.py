@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from indexed_words import HashedWords
 from nats.js.errors import NotFoundError
-from retriever_rig import Rig, running, until, vectors_for
+from retriever_rig import Rig, running, until
 
 from hasten.bus import Bus
 from hasten.changes import DocumentRule, Rules, TableRule
@@ -16,8 +16,6 @@ from hasten.changes.settings import Changes
 from hasten.codec import decode
 from hasten.messages.change import DEAD_STREAM, DeadLetter
 from hasten.messages.retrieve import Document, Retrieved
-from hasten.retriever.service import Retriever
-from hasten.retriever.settings import Settings
 from hasten.vectors.store import Where
 
 SUBJECT = "shop.public.articles"
@@ -209,24 +207,3 @@ async def test_a_moved_key_moves_its_document(bus: Bus, tmp_path: Path) -> None:
         at = await sent(rig, msgspec.json.encode(moved))
         assert [one.document for one in await rig.found("fee")] == ["a8"]
         assert {(one.id, one.op) for one in rig.heard if one.sequence == at} == {("a7", "delete"), ("a8", "upsert")}
-
-
-async def test_two_replicas_make_the_same_of_rows_as_one(bus: Bus, tmp_path: Path) -> None:
-    """Whole and partial versions of few rows, taken by either: each ends as the last one says."""
-    store = vectors_for(":memory:", tmp_path, keep=True)
-    async with running(bus, tmp_path, vectors=store, changes=CHANGES, batch=4) as rig:
-        other = Retriever(Settings(batch=4, retry_s=0.02, poll_s=0.05), bus, store, CHANGES)
-        await other.start()
-        for round_ in range(12):
-            for key in range(4):
-                body = MARKER if (round_ + key) % 3 else f"The fee of {key} since {round_}."
-                data = event("u", key, body if round_ else f"The fee of {key}.", title=f"T{round_}")
-                last = await bus.store_raw(SUBJECT, data)
-        await until(lambda: rig.retriever.report()["applied"] >= last)
-        found = sorted(await rig.found("fee"), key=lambda one: one.document)
-        since = {key: max([round_ for round_ in range(1, 12) if not (round_ + key) % 3]) for key in range(4)}
-        assert [one.text for one in found] == [f"The fee of {key} since {since[key]}." for key in range(4)]
-        assert {one.title for one in found} == {"T11"}
-        await other.drain()
-        await other.close()
-    await store.inner.close()

@@ -174,3 +174,18 @@ async def test_updated_payloads_count_as_written_and_a_compaction_follows_when_i
     await asyncio.wait({store._compaction})
     assert (await store.count(), len(store._written)) == (900, 0)
     await store.close()
+
+
+async def test_a_compaction_follows_when_much_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = EdgeStore(tmp_path)
+    await store.open(16, INDEXES)
+    await store.upsert(made(alike(1500, 16)))
+    monkeypatch.setattr(edge, "COMPACT_AFTER", 200)
+    await store.optimize()
+    await store.delete(where=Where(below={"n": 240}))
+    assert store._compaction is None, "a sixth of the points is not worth it"
+    await store.delete(where=Where(below={"n": 450}))
+    assert store._compaction is not None
+    await asyncio.wait({store._compaction})
+    assert (await store.count(), store._deleted) == (1050, 0)
+    await store.close()

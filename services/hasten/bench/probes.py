@@ -40,6 +40,8 @@ TEXT = (
 ) * 4
 """A cached answer of about 200 words."""
 PARALLEL = 32
+STUCK_S = 60.0
+"""How long to wait for the cache to remove the next entries at the end."""
 Work = Callable[[], Awaitable[object]]
 
 
@@ -153,6 +155,21 @@ class Probes:
     async def refresh_read_seq(self) -> None:
         """Stores from now on as one who has read all changes so far."""
         self._read_seq = (await stream_state(self._hasten.bus)).last_seq
+
+    async def clear(self) -> int:
+        """Removes everything of the tenant and waits until it has gone, as long as it goes on; returns what is left.
+
+        Raises Failed.
+        """
+        await self._hasten.invalidate(Invalidate(everything=True, reason="the benchmark has ended"))
+        left, stuck_since = sys.maxsize, time.monotonic()
+        while left and time.monotonic() - stuck_since < STUCK_S:
+            there = (await self._hasten.invalidate(Invalidate(everything=True, dry_run=True))).entries
+            if there < left:
+                left, stuck_since = there, time.monotonic()
+            if left:
+                await asyncio.sleep(0.5)
+        return left
 
     async def ask(self, question: str, **options: Any) -> Answered:
         """Asks as a client does; times are this process's. Raises Failed."""

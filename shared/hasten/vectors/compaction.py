@@ -9,7 +9,7 @@ from pathlib import Path
 from hasten.vectors import wire
 from hasten.vectors.process import EngineProcess
 
-NICE = 10
+NICE = 5
 SLICE = 64
 """Points copied by one request."""
 
