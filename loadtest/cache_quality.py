@@ -106,11 +106,17 @@ def of_pairs(name: str, pairs: list[Pair], embedding: Embedding, settings: Setti
         row(name, "hasten as shipped", "default", kept, served, ms=ms, threshold=settings.threshold, shipped=True),
         *along(name, "hasten's curve", ours, same, folds, REFUSED, kept_out=kept, ms=ms),
     ]
-    curves = {"cosine": (similar, -1.0), "hasten as shipped": (ours, REFUSED)}
+    bare = np.array([artefact.weights.log_odds(case.signs, case.similarity) for case in cases])
+    curves = {
+        "cosine": (similar, -1.0),
+        "hasten as shipped": (ours, REFUSED),
+        "confidence without guards": (bare, -np.inf),
+    }
     if any(pair.category for pair in pairs):
         out = nested(cases)
         rows += along(name, "hasten, refitted", out, same, folds, REFUSED, kept_out="held out: weights", ms=ms)
         curves["hasten, weights and pairs apart"] = (out, REFUSED)
+    rows += along(name, "confidence without guards", bare, same, folds, -np.inf, kept_out=kept, ms=ms)
     rows += along(name, "cosine", similar, same, folds, -1.0, kept_out="nothing fitted", ms=none)
     rows += fixed(name, similar, same, PLAIN, none)
     return rows, [curve(name, method, found, same, least) for method, (found, least) in curves.items()]
