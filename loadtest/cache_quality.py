@@ -176,9 +176,9 @@ def _request(turns: list[Any]) -> ChatRequest:
     return ChatRequest(messages=[Turn(role=turn.role, content=turn.content) for turn in turns])
 
 
-def measured(folder: Path) -> Report:
+def measured(folder: Path, embedding: Embedding) -> Report:
     """Everything that the data in `folder` allows."""
-    settings, embedding = Settings(), Embedding()
+    settings = Settings()
     rows: list[Row] = []
     curves: list[Curve] = []
     skipped: list[str] = []
@@ -247,7 +247,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write the curves there, as SVG or PNG")
     asked = parser.parse_args()
-    report = measured(asked.data)
+    report = measured(asked.data, Embedding())
     if asked.plot:
         from loadtest.quality_plot import plot
 
