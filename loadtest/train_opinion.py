@@ -8,8 +8,7 @@ Name FOLDER with `[cache] opinion = "onnx:FOLDER"`.
 
 Both questions are read as one text, so that every word sees those of the other side. The logit is a line through the
 cosine of the two sides' mean states, which judges about as well as that of two texts read apart before any training,
-plus a weight on each difference and each product of the two. A classifier on the first token, the usual head, had learnt
-nothing after 300 batches.
+plus a weight on each difference and each product of the two.
 """
 
 import argparse
