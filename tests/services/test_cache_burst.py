@@ -14,7 +14,7 @@ from hasten.bus import Bus
 from hasten.cache.pending import MANY
 from hasten.cache.service import Cache
 from hasten.messages.cache import INVALIDATED, CacheHit, Invalidated
-from hasten.messages.change import CHANGE, TENANT_CHANGE, Change
+from hasten.messages.change import CHANGE, STREAM, TENANT_CHANGE, Change
 from hasten.nats_server import NatsServer
 from hasten.service import Service
 from hasten.vectors.opening import store
