@@ -177,8 +177,10 @@ async def late(system: System, rounds: int) -> dict[str, Any]:
         await leader.begun(10)
         _, following = await system.ask(same)
         found.append((await following, await leading))
-        _, again = await system.ask(same)
-        hits.append((await again).ttft_ms)
+        for _ in range(3):
+            _, again = await system.ask(same)
+            hit = await again
+        hits.append(hit.ttft_ms)
     await system.bus.flush()
     where: dict[str, list[float]] = {"same_replica": [], "another_replica": [], "exact_hit": hits}
     for follower, leader in found:

@@ -40,11 +40,14 @@ def _or_unavailable(what: str) -> Iterator[None]:
         raise Failed("unavailable", f"the stream {STREAM} cannot be {what}: {reason}") from None
 
 
-async def ensure_stream(bus: Bus, sources: list[str] | None = None, *, max_bytes: int = MAX_BYTES) -> None:
+async def ensure_stream(
+    bus: Bus, sources: list[str] | None = None, *, max_bytes: int = MAX_BYTES, anew: bool = False
+) -> None:
     """Creates HASTEN_CHANGES, or adds the subjects it lacks; every process may call it at once.
 
-    `sources` are further subjects to capture as they are (`shop.>`, where Debezium Server publishes). Raises
-    Failed(unavailable) when JetStream cannot have it, with the server's reason.
+    `sources` are further subjects to capture as they are (`shop.>`, where Debezium Server publishes). `anew` says that
+    the caller has read a stream of this name before. Raises Failed(unavailable) when JetStream cannot have it, with the
+    server's reason.
     """
     wanted = [*OWN_SUBJECTS, *(sources or [])]
     with _or_unavailable("made"):
@@ -57,7 +60,7 @@ async def ensure_stream(bus: Bus, sources: list[str] | None = None, *, max_bytes
                 storage=StorageType.FILE,
                 max_bytes=max_bytes,
                 allow_direct=True,
-                first_seq=await _first_sequence(bus),
+                first_seq=time.time_ns() // 1000 if anew or await _read_before(bus) else 1,
             )
             with contextlib.suppress(APIError):
                 await bus.js.add_stream(config)
@@ -68,14 +71,14 @@ async def ensure_stream(bus: Bus, sources: list[str] | None = None, *, max_bytes
             await bus.js.update_stream(info.config)
 
 
-async def _first_sequence(bus: Bus) -> int:
-    """Where a new stream begins to count: at 1, or where replicas have been served by another one before, at the
-    microseconds of now, which that one has not reached. What was read from it then is known to be too old."""
+async def _read_before(bus: Bus) -> bool:
+    """Whether replicas have read another stream of this name. A new one then begins to count at the microseconds of
+    now, which that one has not reached, and not at 1: what was read from it is known to be too old."""
     try:
         await bus.js.stream_info(f"KV_{REPLICAS}")
     except NotFoundError:
-        return 1
-    return time.time_ns() // 1000
+        return False
+    return True
 
 
 class Entry:
@@ -184,13 +187,13 @@ class Reader:
         self._next_consumer_seq += 1
         self._progress_at = time.monotonic()
         self._owed -= 1
-        if self._owed <= WINDOW // 2:
-            await self._ask()
         try:
             self._apply(Entry(stream_seq, msg.subject, msg.headers or {}, msg.data))
         except Exception as error:
             log.error("message %d of %s could not be applied: %s", stream_seq, STREAM, type(error).__name__)
         self._advance(stream_seq)
+        if self._owed <= WINDOW // 2:
+            await self._ask()  # may fail, and what it fails after has been applied
 
     def _advance(self, sequence: int) -> None:
         """Everything up to `sequence` has been applied; so has the end that was seen earlier, if that is not later."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from nats.aio.msg import Msg
+from nats.errors import OutboundBufferLimitError
 
 from hasten.bus import Bus
 from hasten.freshness import Freshness
@@ -98,6 +99,50 @@ async def test_one_message_that_cannot_be_applied_does_not_stop_the_rest(bus: Bu
     await until(lambda: reader.applied == 3)
     assert seen == [1, 3]
     await reader.close()
+
+
+async def test_a_message_is_applied_though_the_next_ones_cannot_be_asked_for(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full buffer of a connection that is lost: what is here already must not be taken for applied unread."""
+    await ensure_stream(bus)
+    seen: list[int] = []
+    reader = Reader(bus, lambda entry: seen.append(entry.sequence))
+    await reader.start()
+    publish = bus.client.publish
+
+    async def full(subject: str, *rest: Any, **more: Any) -> None:
+        if ".CONSUMER.MSG.NEXT." in subject:
+            raise OutboundBufferLimitError
+        await publish(subject, *rest, **more)
+
+    monkeypatch.setattr(bus.client, "publish", full)
+    for key in range(WINDOW):
+        await change(bus, key)
+    await until(lambda: reader.applied == WINDOW)
+    monkeypatch.undo()
+    await change(bus, WINDOW)
+    await until(lambda: reader.applied == WINDOW + 1)
+    assert seen == list(range(1, WINDOW + 2))
+    await reader.close()
+
+
+async def test_what_was_read_before_a_message_that_fails_is_not_fresh(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = Freshness(bus)
+    await fresh.start()
+    before = await change(bus, 1)
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(fresh._events, "read", fail)
+    failed = await change(bus, 2)
+    await until(lambda: fresh.applied == failed)
+    assert not fresh.fresh("acme", ["prices:2"], before)
+    assert fresh.fresh("acme", ["prices:2"], failed)
+    await fresh.close()
 
 
 async def test_a_reader_reads_on_after_the_server_was_killed(tmp_path: Path) -> None:

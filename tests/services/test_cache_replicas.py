@@ -166,6 +166,20 @@ async def test_a_stream_that_counts_from_the_beginning_again_is_refused_until_it
         assert replica.fresh("acme", ["prices:7"], replica.applied)
 
 
+async def test_replicas_serve_again_after_jetstream_has_lost_everything(nats_server: NatsServer, bus: Bus) -> None:
+    """As a server without a disk of its own has when it starts again: neither the stream nor the registry is left."""
+    async with holder(nats_server) as one, holder(nats_server) as two:
+        old, _ = await change(bus, "prices:7")
+        for stream in (STREAM, f"KV_{REPLICAS}"):
+            await bus.js.delete_stream(stream)
+        await asyncio.sleep(LEASE_S)
+        for replica in (one, two):
+            await again(replica)
+            assert not replica.fresh("acme", ["other:1"], old + 1000)
+            assert replica.fresh("acme", ["other:1"], replica.applied)
+        assert one.epoch == two.epoch
+
+
 async def test_a_replica_registers_again_when_the_bucket_is_gone(nats_server: NatsServer, bus: Bus) -> None:
     async with holder(nats_server) as replica:
         await bus.js.delete_key_value(REPLICAS)

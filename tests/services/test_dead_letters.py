@@ -101,6 +101,20 @@ async def test_a_flood_drops_letters_and_keeps_what_waits_bounded(bus: Bus, monk
     assert await held(bus) == 20
 
 
+async def test_letters_are_written_again_after_their_stream_was_deleted(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "PAUSE_S", 0.01)
+    await ensure_stream(bus)
+    posted = DeadLetters(bus)
+    posted.post(1, SINK, "why", 1)
+    await letters(bus, 1)
+    await bus.js.delete_stream(DEAD_STREAM)
+    posted.post(2, SINK, "why", 1)
+    assert [letter.sequence for _, letter in await letters(bus, 1)] == [2]
+    await posted.close()
+
+
 @pytest.mark.parametrize(
     ("subject", "source"),
     [

@@ -5,7 +5,7 @@ import hashlib
 from typing import Any
 
 import pytest
-from replica_rig import ASK, Gate, Replica, Replicas, events_of, peers, replicas, until
+from replica_rig import ASK, Gate, Replica, Replicas, events_of, first_chunk, peers, replicas, until
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
@@ -68,9 +68,9 @@ async def test_who_missed_just_before_the_end_looks_again_under_the_lease(replic
     one, other = await pair(replicas)
     gate, claim = asyncio.Event(), other.unit._leases.claim
 
-    async def late(key: str) -> Any:
+    async def late(key: str, *, quiet: bool = False) -> Any:
         await gate.wait()
-        return await claim(key)
+        return await claim(key, quiet=quiet)
 
     other.unit._leases.claim = late  # type: ignore[method-assign]
     second = await replicas.stream(other)
@@ -109,6 +109,20 @@ async def test_without_a_bucket_every_replica_shares_for_itself(replicas: Replic
     assert sorted(events[-1].cache for events in answers) == ["miss", "shared"], "the bucket has been made again"
 
 
+async def test_a_slow_lookup_does_not_keep_a_follower_waiting(replicas: Replicas, peers: Scripted) -> None:
+    one, other = await pair(replicas)
+    gate = Gate(peers, 1)
+    first = await replicas.stream(one)
+    await until(lambda: peers.generated)
+    peers.delays = {"exact": 60.0}
+    second = await replicas.stream(other)
+    assert (await first_chunk(second)).text == "The"
+    gate.open()
+    answers = await asyncio.gather(events_of(first), events_of(second))
+    assert [events[-1].cache for events in answers] == ["miss", "shared"]
+    assert len(peers.generated) == 1
+
+
 async def test_who_follows_before_the_leader_knows_that_it_leads_waits_for_that(
     replicas: Replicas, peers: Scripted
 ) -> None:
@@ -116,8 +130,8 @@ async def test_who_follows_before_the_leader_knows_that_it_leads_waits_for_that(
     one, other = await pair(replicas)
     told, claim = asyncio.Event(), one.unit._leases.claim
 
-    async def late(key: str) -> Any:
-        lease = await claim(key)
+    async def late(key: str, *, quiet: bool = False) -> Any:
+        lease = await claim(key, quiet=quiet)
         await told.wait()
         return lease
 

@@ -40,13 +40,14 @@ class Intake:
         self.keep_s = ack_wait_s / 4
         self._settling: set[int] = set()
         self._first = 0
+        self._bound = False
         self.idle = False
         self.applied = 0
         self.lag = 0
 
     async def stream(self, sources: list[str]) -> str:
         """Makes the stream if need be; returns when it was made, which tells it from another of the same name."""
-        await ensure_stream(self._bus, sources)
+        await ensure_stream(self._bus, sources, anew=self._bound)
         return str((await self._bus.js.stream_info(STREAM)).created)
 
     async def forget(self) -> None:
@@ -67,6 +68,7 @@ class Intake:
         self._held.clear()
         await self._bus.js.add_consumer(STREAM, config)
         self._subscription = await self._bus.js.pull_subscribe_bind(DURABLE, stream=STREAM)
+        self._bound = True
         await self.refresh()
 
     @property

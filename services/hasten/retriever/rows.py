@@ -1,7 +1,7 @@
 """Turns row events into versions of documents, as the rules of their tables say; pure."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -74,27 +74,33 @@ def steps(subject: str, headers: Mapping[str, str], data: bytes, sequence: int, 
     for rule in rules.find(event.table, event.schema) if event.table else ():
         if rule.document is not None:
             try:
-                made.todo.extend(_of_rule(rule, rule.document, event, sequence))
+                for step in _of_rule(rule, rule.document, event, sequence):
+                    made.todo.append(step)
             except Refused as error:
                 made.refused.append(str(error))
     return made
 
 
-def _of_rule(rule: Rule, made: Made, event: Event, sequence: int) -> list[Mail | Emptied]:
+def _of_rule(rule: Rule, made: Made, event: Event, sequence: int) -> Iterator[Mail | Emptied]:
+    """Raises Refused after what can be done: a row that may not go where it belongs now is no longer where it was."""
     if event.op == "truncate":
-        return [Emptied(rule.table)]
+        yield Emptied(rule.table)
+        return
     if event.fault:
-        return []
+        return
     known = identities(event, rule.key)
     if not known:
         raise Refused("the key of the row cannot be told, so its document stays as it was")
     if event.op == "delete":
-        return [_deleted(rule, made, event, one, sequence) for one in known]
+        yield from (_deleted(rule, made, event, one, sequence) for one in known)
+        return
     if event.after is None:
         raise Refused("the event carries no row, so its document stays as it was")
     now = next(iter(identities(msgspec.structs.replace(event, key=None, before=None), rule.key)), known[0])
-    gone = [_deleted(rule, made, event, one, sequence) for one in known if one != now]
-    return [*gone, _upserted(rule, made, event, now, sequence)]
+    for one in known:
+        if one != now and tenant_of(made.tenant, one) is not None:
+            yield _deleted(rule, made, event, one, sequence)
+    yield _upserted(rule, made, event, now, sequence)
 
 
 def _row(rule: Rule, made: Made, event: Event, identity: Identity) -> Row:

@@ -10,7 +10,7 @@ from hasten.telemetry import logger
 from hasten.vectors import wire
 from hasten.vectors.checks import check_ids, check_indexes, check_points, check_vector
 from hasten.vectors.compaction import SLICE, Behind, optimize_copy
-from hasten.vectors.figures import searching
+from hasten.vectors.figures import loose, searching
 from hasten.vectors.generations import Generations
 from hasten.vectors.process import EngineProcess, encoded, to_the_end
 from hasten.vectors.store import IndexKind, Match, Point, StoreError, Vector, Where
@@ -214,6 +214,7 @@ class EdgeStore:
         return int(await self._ask(wire.Count(where=where), int))
 
     async def _compact_if_due(self) -> None:
+        loose.labels(self._folder.name).set(self._loose + len(self._written))
         if self._compaction is None and (self._due or await self._holey()):
             self._compacting()
 
@@ -237,6 +238,7 @@ class EdgeStore:
 
     def _compacted(self, compaction: "asyncio.Task[None]") -> None:
         self._compaction = self._behind = None
+        loose.labels(self._folder.name).set(self._loose + len(self._written))
         if compaction.cancelled():
             return
         if (error := compaction.exception()) is not None:
