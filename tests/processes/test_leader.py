@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+from replica_rig import Gate, events_of, first_chunk
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
 from hasten.discovery import survey
-from hasten.messages.chat import CHAT, Chunk, Done, Ping
+from hasten.messages.chat import CHAT, Chunk, Done
 from hasten.nats_server import NatsServer
 from hasten.orchestrator.lease import BUCKET, Word
 
@@ -78,26 +79,21 @@ async def orchestrators(nats_server: NatsServer, bus: Bus, tmp_path: Path) -> As
     await made.close()
 
 
-async def read(stream: Any) -> list[Any]:
-    return [event async for event in stream if not isinstance(event, Ping)]
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 async def test_who_follows_a_lost_leader_reads_the_whole_answer_once(
     bus: Bus, peers: Scripted, orchestrators: Orchestrators, how: signal.Signals
 ) -> None:
-    leader = await orchestrators.add()
+    both, gate = {await orchestrators.add(), await orchestrators.add()}, Gate(peers, 30)
     first = await bus.stream(CHAT, ASK, tenant="acme")
-    async for event in first:
-        if isinstance(event, Chunk):
-            break
-    assert await orchestrators.leader() == leader
-    other = await orchestrators.add()
+    await first_chunk(first)
+    leader = await orchestrators.leader()
+    (other,) = both - {leader}
     streams = [first]
     while not (await orchestrators.reports())[other].get("leases", {}).get("followed"):
         streams.append(await bus.stream(CHAT, ASK, tenant="acme"))
     os.kill(orchestrators.running[leader].pid, how)
-    answers = await asyncio.gather(*(read(stream) for stream in streams))
+    gate.open()
+    answers = await asyncio.gather(*(events_of(stream) for stream in streams))
     whole = [events for events in answers if isinstance(events[-1], Done)]
     assert whole, "at least one of them was read from the replica that lives"
     for events in whole:

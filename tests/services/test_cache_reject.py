@@ -1,5 +1,6 @@
 """A wrong hit is removed by the request that it answered, everywhere and for good."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hasten.bus import Bus
 from hasten.cache.service import Cache
 from hasten.fingerprint import question_hash
 from hasten.messages.cache import SERVED, CacheHit, Invalidation, Served
+from hasten.messages.change import CHANGE, Change
 from hasten.messages.failure import Failure
 from hasten.nats_server import NatsServer
 from hasten.vectors.store import VectorStore
@@ -112,3 +114,11 @@ async def test_records_hold_no_text_and_are_given_their_time_by_the_setting(bus:
     found = await bus.js.get_last_msg("HASTEN_SERVED", SERVED.subject(tenant="acme", request_id="r1"))
     assert found.data is not None
     assert b"return" not in found.data
+
+
+async def test_the_rows_of_a_table_called_reject_are_no_rejections(cache: Cache, bus: Bus) -> None:
+    """They would stay in memory for ever."""
+    at = await bus.store(CHANGE, Change(table="reject", key=7), source="shop")
+    while cache._freshness.applied < at:
+        await asyncio.sleep(0.005)
+    assert not cache._rejections._known

@@ -69,6 +69,7 @@ class Together(msgspec.Struct, frozen=True, kw_only=True):
 class Measured(msgspec.Struct, kw_only=True):
     """Everything that was measured, in ms: round trips of bare NATS, embeddings, and the paths through hasten.
 
+    `loose` entries were in no graph when searches were measured.
     `lookup` is the semantic lookup as the orchestrator saw it (search and round trip), `search` the bounds in seconds
     that half and 99% of the searches inside it kept, and their number. `overhead` is a miss's time to the first chunk
     less the worker's own, `chunks` how long each chunk of a worker took to its reader. `invalidate` removes one entry
@@ -76,6 +77,7 @@ class Measured(msgspec.Struct, kw_only=True):
     """
 
     entries: int = 0
+    loose: int = 0
     bare: list[float] = []
     embed: list[float] = []
     exact_first: list[float] = []

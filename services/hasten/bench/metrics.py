@@ -7,6 +7,7 @@ Buckets = dict[float, int]
 """How many observations were at most that long, cumulative; the last bound is infinite."""
 LAG = "hasten_loop_lag_seconds"
 SEARCH = "hasten_vectors_search_seconds"
+LOOSE = "hasten_vectors_loose_points"
 LATE_S = 0.02
 
 
@@ -24,6 +25,14 @@ class Metrics:
                 return cls((await client.get(f"{http}/metrics")).raise_for_status().text)
         except (httpx.HTTPError, httpx.InvalidURL):
             return cls()
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """A gauge, None when there is none."""
+        for family in self._families:
+            for one in family.samples if family.name == name else []:
+                if labels.items() <= one.labels.items():
+                    return float(one.value)
+        return None
 
     def buckets(self, name: str, **labels: str) -> Buckets:
         """A histogram, summed over what the labels leave open."""

@@ -2,13 +2,14 @@
 
 import asyncio
 import functools
+import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from hasten.bench.figures import Measured
 from hasten.bench.filler import Filler
-from hasten.bench.metrics import Buckets, at_most, between, total
+from hasten.bench.metrics import LOOSE, SEARCH, Metrics, at_most, between, total
 from hasten.bench.probes import Probes, elapsed_ms, together
 from hasten.messages.failure import Failed
 
@@ -57,14 +58,15 @@ QUICK = Sizes(
 )
 NEW = 2**40
 """The numbers of entries that are put to be measured begin here."""
+COMPACTED_S, LOOSE_ENTRIES = 600.0, 10_000
 SWEPT_S = 2.0
 """By then the cache has looked again after what was invalidated, and takes no later change together with it."""
-Watch = Callable[[], Awaitable[Buckets]]
-"""Reads the searches of the cache so far from the metrics of the system."""
+Watch = Callable[[], Awaitable[Metrics]]
+"""Reads the metrics of the system; empty ones when it has none to read."""
 
 
 async def measure(
-    probes: Probes, sizes: Sizes, searches: Watch, say: Callable[[str], None], told: Callable[[int, int], None]
+    probes: Probes, sizes: Sizes, watch: Watch, say: Callable[[str], None], told: Callable[[int, int], None]
 ) -> Measured:
     """Runs everything; raises Failed when the system does not answer, or answers from where it should not."""
     seen = Measured(entries=sizes.entries, tagged=sizes.tagged)
@@ -72,13 +74,14 @@ async def measure(
     filler = Filler(probes, len(stored[0]) // 4)
     say(f"storing {sizes.entries:,} entries")
     await filler.fill(sizes.entries, told)
+    seen.loose = await _compacted(watch, say)
     for thing, vector in zip(THINGS, stored, strict=True):
         await probes.store(STORED.format(thing), vector)
     say("measuring exact hits beside bare NATS")
     await _exact(probes, sizes, seen)
     say("measuring hits by meaning beside the embedding")
     await _semantic(probes, sizes, seen)
-    await _searches(filler, sizes, searches, seen)
+    await _searches(filler, sizes, watch, seen)
     say("measuring the router")
     for at in range(sizes.routes):
         seen.route.append(await probes.route(ASKED.format(THINGS[at % len(THINGS)]), stored[at % len(THINGS)]))
@@ -88,6 +91,17 @@ async def measure(
     await _puts(filler, sizes, seen)
     await _invalidations(probes, filler, sizes, seen)
     return seen
+
+
+async def _compacted(watch: Watch, say: Callable[[str], None]) -> int:
+    """Waits until most of what was stored is in a graph, as it is most of the time; returns how much is not."""
+    until = time.monotonic() + COMPACTED_S
+    while (loose := (await watch()).value(LOOSE, collection="cache") or 0) > LOOSE_ENTRIES:
+        if time.monotonic() > until:
+            break
+        say(f"waiting for the cache to compact {loose:,.0f} entries")
+        await asyncio.sleep(5)
+    return int(loose)
 
 
 async def _exact(probes: Probes, sizes: Sizes, seen: Measured) -> None:
@@ -126,14 +140,14 @@ async def _misses(probes: Probes, sizes: Sizes, seen: Measured) -> None:
             seen.overhead.append(found[1])
 
 
-async def _searches(filler: Filler, sizes: Sizes, searches: Watch, seen: Measured) -> None:
+async def _searches(filler: Filler, sizes: Sizes, watch: Watch, seen: Measured) -> None:
     """One after the other for what a search takes, then many at once."""
     if not sizes.entries:
         return
-    before = await searches()
+    before = (await watch()).buckets(SEARCH, collection="cache")
     for look_up in filler.lookups(sizes.entries, sizes.lookups):
         await look_up()
-    took = between(before, await searches())
+    took = between(before, (await watch()).buckets(SEARCH, collection="cache"))
     if total(took):
         seen.search = (at_most(took, 0.5), at_most(took, 0.99), total(took))
     seen.lookup_many = await together(filler.lookups(sizes.entries, sizes.lookups + 10))

@@ -4,6 +4,7 @@ A rejection travels as a tag of the change that removes the entry, so a replica 
 entry is gone; the bucket is read once, at the start, after the changes have been.
 """
 
+import re
 from collections.abc import Iterable
 
 import nats.errors
@@ -19,6 +20,7 @@ from hasten.messages.failure import Failed
 
 BUCKET = "hasten_rejected"
 _TAG = "reject:"
+_MARK = re.compile(f"{_TAG}([0-9a-f]{{40}})")
 
 
 class Rejections:
@@ -38,8 +40,8 @@ class Rejections:
             raise Failed("unavailable", f"the bucket {BUCKET} cannot be read ({type(error).__name__})") from None
 
     def hear(self, _: Change, eviction: Eviction) -> None:
-        """Takes in the rejections among the tags of a change."""
-        self._known.update(tag.removeprefix(_TAG) for tag in eviction.tags if tag.startswith(_TAG))
+        """Takes in the rejections among the tags of a change; the rows of a table `reject` are none."""
+        self._known.update(found[1] for tag in eviction.tags if (found := _MARK.fullmatch(tag)))
 
     def blocks(self, entry: Entry, asked: str) -> bool:
         """Whether this entry must not answer this question."""

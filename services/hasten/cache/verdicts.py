@@ -7,7 +7,6 @@ after a change is generated, and answers the other. It says nothing about freshn
 from collections import OrderedDict
 
 import nats.errors
-import nats.js.errors
 from nats.js.kv import KeyValue
 
 from hasten.bus import Bus

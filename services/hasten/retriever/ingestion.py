@@ -207,25 +207,28 @@ class Ingestion:
         """Applies what one message does to several documents; it is done when all of it is."""
         at = sequence(msg)
         for step in todo:
-            async with self._places:
-                try:
-                    if isinstance(step, Emptied):
-                        await self._library.empty_table(step.origin, at)
-                        _documents.labels("truncate", "applied").inc()
-                    else:
-                        if step.partial and not await self._clear(at):
-                            raise TimeoutError
-                        await self._announce(step, await self._applied(step))
-                except Refused as error:
-                    self._bury(msg, str(error))  # the other documents of the message are made all the same
-                except Exception as error:
-                    mail = step if isinstance(step, Mail) else Mail(NOBODY, at, Document(id="", op="delete"))
-                    with contextlib.suppress(*BUS_ERRORS, StoreError):
-                        await self._failed(mail, msg, error)
-                    return
+            try:
+                if isinstance(step, Mail) and step.partial and not await self._clear(at):
+                    raise TimeoutError
+                async with self._places:
+                    await self._step(step, at)
+            except Refused as error:
+                self._bury(msg, str(error))  # the other documents of the message are made all the same
+            except Exception as error:
+                mail = step if isinstance(step, Mail) else Mail(NOBODY, at, Document(id="", op="delete"))
+                with contextlib.suppress(*BUS_ERRORS, StoreError):
+                    await self._failed(mail, msg, error)
+                return
         with contextlib.suppress(*BUS_ERRORS):
             await self._intake.done(msg)
         await self._refresh()
+
+    async def _step(self, step: Mail | Emptied, at: int) -> None:
+        if isinstance(step, Emptied):
+            await self._library.empty_table(step.origin, at)
+            _documents.labels("truncate", "applied").inc()
+        else:
+            await self._announce(step, await self._applied(step))
 
     async def _one(self, mail: Mail, msg: Msg) -> None:
         """Applies a document and says so; gives the message back, or up, when it could not be applied."""
