@@ -50,7 +50,10 @@ def settings(
     """
     lists = {field.name for field in msgspec.structs.fields(kind) if field.type == list[str]}  # type: ignore[arg-type]
     fields = set(kind.__struct_fields__)  # type: ignore[attr-defined]
-    values = dict(config.get(section, {}))
+    given_section = config.get(section, {})
+    if not isinstance(given_section, Mapping):
+        raise SettingsError(f"[{section}] must be a table of settings, not {given_section!r}")
+    values = dict(given_section)
     if unknown := ", ".join(sorted(set(values) - fields)):
         raise SettingsError(f"[{section}] has no setting {unknown}; it has {', '.join(sorted(fields))}")
     for field in fields:

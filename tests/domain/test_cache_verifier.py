@@ -40,7 +40,7 @@ def test_a_probability_is_one(odds: float) -> None:
 @pytest.mark.parametrize(
     ("one", "other", "sign"),
     [
-        ("How do I silence alerts?", "How do I mute alerts?", "near"),
+        ("How do I archive alerts?", "How do I forward alerts?", "near"),
         ("How do I cook rice?", "How do I cook rice at home?", "things"),
         ("When does the pool open in town?", "Where in town is there a pool?", "whether"),
         ("What causes rust on old cars?", "How do you treat old cars that are rusty?", "aspect"),

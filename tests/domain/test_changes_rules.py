@@ -229,3 +229,8 @@ def test_the_rules_in_the_documentation_are_rules() -> None:
     assert "tags[2] needs the column category" in warning
     article = {"id": 7, "title": "T", "body": "b", "slug": "t", "lang": "en", "section": "s", "topic": "x"}
     assert by_tenant(sent("c", None, article), given.rules)["acme"] >= {"document:help/article-7", "topic:x"}
+
+
+def test_a_section_that_is_no_table_is_one_sentence() -> None:
+    with pytest.raises(SettingsError, match=r"\[changes\] must be a table"):
+        changes({"changes": 3})

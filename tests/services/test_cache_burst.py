@@ -12,6 +12,7 @@ from nats.aio.msg import Msg
 
 from hasten.bus import Bus
 from hasten.cache.pending import MANY
+from hasten.cache.service import Cache
 from hasten.messages.cache import INVALIDATED, CacheHit, Invalidated
 from hasten.messages.change import CHANGE, STREAM, TENANT_CHANGE, Change
 from hasten.nats_server import NatsServer
@@ -19,7 +20,7 @@ from hasten.service import Service
 from hasten.vectors.opening import store
 from hasten.vectors.store import VectorStore
 
-EVENTS, TAGS = 6000, 300
+EVENTS, TAGS, AHEAD = 6000, 300, 500
 
 
 class Counting(Shared):
@@ -34,9 +35,9 @@ class Counting(Shared):
         return super().__getattr__(name)
 
 
-async def burst(bus: Bus, bodies: list[bytes], subject: str) -> None:
-    """Publishes all of them and returns when the stream has them."""
-    stored, inbox = 0, bus.client.new_inbox()
+async def burst(bus: Bus, cache: Cache, bodies: list[bytes], subject: str) -> None:
+    """Publishes all of them, as fast as the replica reads them, and returns when it has read the last."""
+    stored, inbox, before = 0, bus.client.new_inbox(), cache._freshness.applied
 
     async def acknowledged(_: Msg) -> None:
         nonlocal stored
@@ -45,9 +46,9 @@ async def burst(bus: Bus, bodies: list[bytes], subject: str) -> None:
     await bus.subscribe(inbox, acknowledged)
     for number, body in enumerate(bodies):
         await bus.client.publish(subject, body, inbox)
-        if number % 100 == 0:
+        while number - (cache._freshness.applied - before) > AHEAD:
             await asyncio.sleep(0)
-    while stored < len(bodies):
+    while stored < len(bodies) or cache._freshness.applied < before + len(bodies):
         await asyncio.sleep(0.001)
 
 
@@ -64,7 +65,7 @@ async def test_in_a_burst_other_answers_stay_hits_and_the_store_is_asked_by_tag(
         counting.asked.clear()
         subject = CHANGE.subject(source="shop")
         bodies = [msgspec.json.encode(Change(table="prices", key=number % TAGS)) for number in range(EVENTS)]
-        publishing = asyncio.create_task(burst(bus, bodies, subject))
+        publishing = asyncio.create_task(burst(bus, cache, bodies, subject))
         outcomes: Counter[str] = Counter()
         while not publishing.done():
             reply = await acme.exact("kept")

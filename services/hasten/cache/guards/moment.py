@@ -31,6 +31,7 @@ _MINE = frozenset({"my", "our", "mine", "ours"})
 _SELF = frozenset({"i", "we"})
 _HELPING = words("is are was were am has have had did do does will when where what how much many")
 _GENERAL = (["how", "do", "i"], ["can"], ["must"], ["should"])
+_ADVICE = ("how do i", "what should i do", "what can i do", "where can i", "where do i", "must i", "am i entitled")
 _REACH = 4
 _ENDS = frozenset(".!?\n")
 
@@ -72,6 +73,8 @@ def _now(lowers: list[str]) -> bool:
 
 def _general(lowers: list[str]) -> bool:
     """Whether it asks how, or whether one may: that is the same for everybody."""
+    if any(f" {advice} " in f" {' '.join(lowers)} " for advice in _ADVICE):
+        return True
     return any(lowers[at : at + len(begin)] == begin for begin in _GENERAL for at in range(min(2, len(lowers))))
 
 
