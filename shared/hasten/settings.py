@@ -30,7 +30,7 @@ def read_config(path: Path | None) -> dict[str, Any]:
 def _beside(path: Path, config: dict[str, Any]) -> dict[str, Any]:
     """The config with the file of rules that it names, which is looked for beside it."""
     section = config.get("changes")
-    if isinstance(section, dict) and isinstance(named := section.get("rules"), str):
+    if isinstance(section, dict) and isinstance(named := section.get("rules"), str) and named:
         section["rules"] = str(path.parent / named)
     return config
 

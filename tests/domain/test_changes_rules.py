@@ -187,6 +187,8 @@ def test_one_section_is_read_by_every_service(tmp_path: Path, monkeypatch: pytes
     assert [rule.table for rule in found.rules.all] == ["a", "public.b"]
     assert len(found.warnings) == 1
     assert "rules.toml: table 'public.b': tags[0]" in found.warnings[0]
+    assert changes(config(tmp_path, '[changes]\nrules = ""\n', "")).rules.all == [], "no file is no rules"
+    (tmp_path / "rules.toml").write_text(more)
     monkeypatch.setenv("HASTEN_CHANGES_SOURCES", "shop.>, crm.>")
     monkeypatch.setenv("HASTEN_CHANGES_RULES", str(tmp_path / "rules.toml"))
     assert changes({}).sources == ["shop.>", "crm.>"]
