@@ -25,8 +25,10 @@ from hasten.cache.settings import Settings
 from hasten.cache.verifier import shipped
 from hasten.embedder.export import folder
 from hasten.embedder.onnx_encoder import OnnxEncoder
-from loadtest.opinion_pairs import Pair, fow_cache, halves, medical_question_pairs
+from loadtest.opinion_pairs import halves
+from loadtest.pairs import Pair, fow_cache, medical
 
+SETS = {"fow_cache": fow_cache, "medical_question_pairs": medical}
 BOUNDS = (0.05, 0.01)
 Scores = NDArray[np.float64]
 
@@ -108,7 +110,7 @@ def main() -> None:
         return np.concatenate([encoder.encode([text]).vectors for text in texts])
 
     found = {}
-    for name, read in (("fow_cache", fow_cache), ("medical_question_pairs", medical_question_pairs)):
+    for name, read in SETS.items():
         pairs = read(given.data)
         found[name] = measured(halves(pairs)[1] if given.held else pairs, given.opinion, embed)
         print(name)

@@ -5,7 +5,7 @@ import contextlib
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -49,7 +49,7 @@ async def ensure_stream(
     the caller has read a stream of this name before. Raises Failed(unavailable) when JetStream cannot have it, with the
     server's reason.
     """
-    wanted = [*OWN_SUBJECTS, *(sources or [])]
+    wanted = widest([*OWN_SUBJECTS, *(sources or [])])
     with _or_unavailable("made"):
         try:
             info = await bus.js.stream_info(STREAM)
@@ -62,13 +62,41 @@ async def ensure_stream(
                 allow_direct=True,
                 first_seq=time.time_ns() // 1000 if anew or await _read_before(bus) else 1,
             )
-            with contextlib.suppress(APIError):
-                await bus.js.add_stream(config)
-            info = await bus.js.stream_info(STREAM)
+            info = await _made(bus, config)
         have = list(info.config.subjects or [])
-        if missing := [subject for subject in wanted if subject not in have]:
-            info.config.subjects = have + missing
+        if set(subjects := widest([*have, *wanted])) != set(have):
+            info.config.subjects = subjects
             await bus.js.update_stream(info.config)
+
+
+async def _made(bus: Bus, config: StreamConfig) -> StreamInfo:
+    """The stream, which another process may have made meanwhile; raises what the server says against it."""
+    refused: APIError | None = None
+    try:
+        await bus.js.add_stream(config)
+    except APIError as error:
+        refused = error
+    try:
+        info: StreamInfo = await bus.js.stream_info(STREAM)
+    except NotFoundError as error:
+        raise refused or error from None
+    return info
+
+
+def widest(subjects: Iterable[str]) -> list[str]:
+    """The subjects without those that another one of them covers: a server takes no stream whose subjects overlap."""
+    different = list(dict.fromkeys(subjects))
+    return [one for one in different if not any(covers(other, one) for other in different if other != one)]
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Whether every subject that `narrow` matches is matched by `wide` too."""
+    mine, others = wide.split("."), narrow.split(".")
+    if mine[-1] == ">" and len(others) >= len(mine):
+        mine, others = mine[:-1], others[: len(mine) - 1]
+    elif len(mine) != len(others) or others[-1] == ">":
+        return False
+    return all(other != ">" and token in ("*", other) for token, other in zip(mine, others, strict=True))
 
 
 async def _read_before(bus: Bus) -> bool:

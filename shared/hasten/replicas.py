@@ -124,7 +124,8 @@ class Peers:
 
     def place(self, work: str, now_s: float) -> int:
         """The own place in line for some work: 0 comes first. All who hear of the same replicas agree."""
-        live = sorted({self._own, *(name for name, at_s in self._heard_s.items() if now_s - at_s < SILENT_S)})
+        self._heard_s = {name: at_s for name, at_s in self._heard_s.items() if now_s - at_s < SILENT_S}
+        live = sorted({self._own, *self._heard_s})
         return (live.index(self._own) + zlib.crc32(work.encode())) % len(live) if len(live) > 1 else 0
 
 

@@ -11,7 +11,7 @@ from nats.errors import OutboundBufferLimitError
 
 from hasten.bus import Bus
 from hasten.freshness import Freshness
-from hasten.journal import POLL_S, WINDOW, Entry, Reader, ensure_stream, stream_state
+from hasten.journal import POLL_S, WINDOW, Entry, Reader, covers, ensure_stream, stream_state
 from hasten.messages.change import CHANGE, STREAM, Change
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import DOCUMENT, Document
@@ -38,6 +38,42 @@ async def test_many_processes_make_the_stream_at_once_and_sources_are_added(nats
     assert await bus.store_raw("shop.public.prices", b"{}") == 1
     for other in others:
         await other.close()
+
+
+async def test_a_source_may_be_named_twice_and_may_cover_another(bus: Bus) -> None:
+    """Of one service or of several: a wider one takes the place of the others, so that a config can be widened."""
+    await ensure_stream(bus, ["shop.public.>", "shop.public.>", "shop.public.prices"])
+    await ensure_stream(bus, ["shop.>"])
+    await ensure_stream(bus, ["shop.*.prices"])
+    subjects = (await bus.js.stream_info(STREAM)).config.subjects
+    assert set(subjects or []) == {"hasten.v1.change.>", "hasten.v1.document.>", "shop.>"}
+
+
+async def test_sources_that_no_stream_can_have_are_one_sentence(bus: Bus) -> None:
+    with pytest.raises(Failed) as refused:
+        await ensure_stream(bus, ["shop.*.prices", "shop.public.*"])
+    assert "overlap" in refused.value.failure.detail
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "does"),
+    [
+        ("shop.>", "shop.public.prices", True),
+        ("shop.>", "shop.>", True),
+        ("shop.>", "shop.public.>", True),
+        ("shop.>", "shop", False),
+        ("shop.*", "shop.>", False),
+        ("shop.*.>", "shop.>", False),
+        ("shop.*.>", "shop.public.>", True),
+        ("shop.*.>", "shop.public", False),
+        ("shop.*", "shop.prices", True),
+        ("shop.prices", "shop.*", False),
+        ("shop.*.prices", "shop.public.*", False),
+        ("shopping.>", "shop.prices", False),
+    ],
+)
+def test_which_subjects_cover_which(wide: str, narrow: str, does: bool) -> None:
+    assert covers(wide, narrow) == does
 
 
 async def test_changes_and_documents_share_one_sequence(bus: Bus) -> None:

@@ -21,6 +21,8 @@ from hasten.orchestrator.settings import Settings
 from hasten.vectors.opening import store
 from loadtest.staleness.cable import Cable
 
+CLAIM_S = 20.0
+"""However busy the machine is, a bucket that is there counts as there."""
 ASK = {"messages": [{"role": "user", "content": "When does the tide rise?"}]}
 
 
@@ -29,6 +31,7 @@ class Replica:
 
     def __init__(self, bus: Bus, settings: Settings) -> None:
         self.bus, self.unit = bus, build(settings, bus)
+        self.unit._leases._claim_s = CLAIM_S
         self.dead = False
 
     @property

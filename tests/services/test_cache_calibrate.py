@@ -1,29 +1,16 @@
 """`hasten cache calibrate` as a process of its own, against a running embedder."""
 
-import asyncio
 import json
-import sys
 from pathlib import Path
 
+from command_rig import said
 from indexed_words import HashedWords
 
 from hasten.bus import Bus
 from hasten.nats_server import NatsServer
 
+CALIBRATE = ("cache", "calibrate")
 COLOURS = [f"shade{number}" for number in range(70)]
-
-
-async def said(server: NatsServer, *arguments: str) -> tuple[int, str, str]:
-    """Runs the command to its end: exit code, stdout, stderr."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "hasten.cli", "cache", "calibrate", *arguments, "--nats", server.url),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(60):
-        out, errors = await process.communicate()
-    return process.returncode or 0, out.decode(), errors.decode()
 
 
 async def test_the_threshold_is_learnt_from_pairs_of_ones_own(
@@ -37,7 +24,7 @@ async def test_the_threshold_is_learnt_from_pairs_of_ones_own(
     words = HashedWords(bus)
     await words.start()
     try:
-        code, text, errors = await said(nats_server, str(file), "--max-error", "5%", "--json")
+        code, text, errors = await said(nats_server, *CALIBRATE, str(file), "--max-error", "5%", "--json")
         assert code == 0, errors
         found = json.loads(text)
         everything, paint, tickets = found["results"]
@@ -49,7 +36,7 @@ async def test_the_threshold_is_learnt_from_pairs_of_ones_own(
         assert f"[cache]\nthreshold = {everything['threshold']:.3f}\n" in found["toml"]
         assert "tickets" not in found["toml"]
 
-        code, text, errors = await said(nats_server, str(file), "--max-error", "1%")
+        code, text, errors = await said(nats_server, *CALIBRATE, str(file), "--max-error", "1%")
         assert code == 0, errors
         assert "too few pairs to prove 1.00%: it takes 299 hits" in text
         assert "nothing is proven" in text
@@ -60,15 +47,15 @@ async def test_the_threshold_is_learnt_from_pairs_of_ones_own(
 async def test_what_a_person_can_put_right_is_one_sentence(nats_server: NatsServer, tmp_path: Path) -> None:
     file = tmp_path / "pairs.csv"
     file.write_text("question,other\n1,2\n")
-    code, _, errors = await said(nats_server, str(file))
+    code, _, errors = await said(nats_server, *CALIBRATE, str(file))
     assert (code, errors.strip()) == (2, f"hasten: {file} has no column a, b, same; it needs a, b and same")
-    code, _, errors = await said(nats_server, str(file), "--max-error", "none")
+    code, _, errors = await said(nats_server, *CALIBRATE, str(file), "--max-error", "none")
     assert (code, errors.count("\n")) == (2, 1)
 
 
 async def test_without_an_embedder_it_says_so(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> None:
     file = tmp_path / "pairs.jsonl"
     file.write_text('{"a":"How are you there?","b":"How do you do?","same":true}\n')
-    code, _, errors = await said(nats_server, str(file))
+    code, _, errors = await said(nats_server, *CALIBRATE, str(file))
     assert code != 0
     assert "Traceback" not in errors

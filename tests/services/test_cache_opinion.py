@@ -18,7 +18,7 @@ REWORDED = "Within how many days may shoes be sent back?"
 SAME = (QUESTION, REWORDED)
 NEAR = vector(1.0, 0.7)
 """A cosine of 0.82 with HERE: above the floor, and not enough for these questions to be taken for the same."""
-PATIENT = {"opinion_mode": "inline", "opinion_ms": 30_000.0}
+INLINE = {"opinion_mode": "inline"}
 
 
 async def judged(cache: Cache, verdicts: int) -> None:
@@ -76,7 +76,7 @@ async def test_a_pair_that_differs_is_judged_once_and_stays_a_miss(
 
 async def test_both_directions_have_to_agree(bus: Bus, vectors: VectorStore, acme: Caller) -> None:
     model = ScriptedModel(one_way=True)
-    async with advised(bus, vectors, model, **PATIENT):
+    async with advised(bus, vectors, model, **INLINE):
         await acme.put("k")
         assert missed(await ask(acme, REWORDED)) == "threshold"
         assert model.heard == [(REWORDED, QUESTION), (QUESTION, REWORDED)]
@@ -95,7 +95,7 @@ async def test_many_who_ask_at_once_cost_one_judgement(bus: Bus, vectors: Vector
 
 
 async def test_inline_the_first_who_asks_is_served(bus: Bus, vectors: VectorStore, acme: Caller) -> None:
-    async with advised(bus, vectors, ScriptedModel(SAME), **PATIENT) as cache:
+    async with advised(bus, vectors, ScriptedModel(SAME), **INLINE) as cache:
         stored = await acme.put("k")
         assert (await ask(acme, REWORDED)).entry_id == stored.entry_id
         assert cache.report()["opinions"] == {"asked": 1, "same": 1, "served": 1}
@@ -106,7 +106,7 @@ async def test_inline_a_late_verdict_is_a_miss_and_counts_afterwards(
 ) -> None:
     model = ScriptedModel(SAME)
     model.free.clear()
-    async with advised(bus, vectors, model, opinion_mode="inline", opinion_ms=300.0) as cache:
+    async with advised(bus, vectors, model, opinion_mode="inline", opinion_ms=1000.0) as cache:
         await acme.put("k")
         assert missed(await ask(acme, REWORDED)) == "threshold"
         assert cache.report()["opinions"]["late"] == 1
@@ -132,7 +132,7 @@ async def test_no_opinion_overrides_a_guard(
     bus: Bus, vectors: VectorStore, acme: Caller, stored: str, asked: str
 ) -> None:
     model = ScriptedModel()
-    async with advised(bus, vectors, model, **PATIENT):
+    async with advised(bus, vectors, model, **INLINE):
         await acme.put("k", stored)
         for near in (vector(1.0), NEAR):
             assert missed(await ask(acme, asked, vector=near)) in ("guard", "threshold")
@@ -141,7 +141,7 @@ async def test_no_opinion_overrides_a_guard(
 
 async def test_a_caller_who_wants_less_distance_gets_no_opinion(bus: Bus, vectors: VectorStore, acme: Caller) -> None:
     model = ScriptedModel()
-    async with advised(bus, vectors, model, **PATIENT):
+    async with advised(bus, vectors, model, **INLINE):
         await acme.put("k")
         for distance in (0.0, 0.1):
             assert missed(await ask(acme, REWORDED, max_distance=distance)) == "threshold"
@@ -155,7 +155,7 @@ async def test_where_a_stricter_threshold_holds_nobody_else_is_asked(
     bus: Bus, vectors: VectorStore, acme: Caller
 ) -> None:
     model = ScriptedModel()
-    async with advised(bus, vectors, model, thresholds={"tenant:acme": 0.99}, **PATIENT):
+    async with advised(bus, vectors, model, thresholds={"tenant:acme": 0.99}, **INLINE):
         for caller in (acme, Caller(bus, "globex")):
             await caller.put("k")
         assert missed(await ask(acme)) == "threshold"
@@ -165,7 +165,7 @@ async def test_where_a_stricter_threshold_holds_nobody_else_is_asked(
 
 async def test_a_rejected_pair_is_neither_judged_nor_served(bus: Bus, vectors: VectorStore, acme: Caller) -> None:
     model = ScriptedModel()
-    async with advised(bus, vectors, model, **PATIENT):
+    async with advised(bus, vectors, model, **INLINE):
         stored = await acme.put("k")
         assert isinstance(await ask(acme, REWORDED), CacheHit)
         await acme.invalidate(entries=[stored.entry_id], reject=REWORDED)
@@ -183,7 +183,7 @@ async def test_a_changed_answer_is_not_served_and_the_verdict_outlives_it(
     bus: Bus, vectors: VectorStore, acme: Caller
 ) -> None:
     model = ScriptedModel(SAME)
-    async with advised(bus, vectors, model, **PATIENT):
+    async with advised(bus, vectors, model, **INLINE):
         await acme.put("k", tags=["prices:7"])
         assert isinstance(await ask(acme, REWORDED), CacheHit)
         await acme.invalidate(tags=["prices:7"])
@@ -199,7 +199,7 @@ async def test_a_changed_answer_is_not_served_and_the_verdict_outlives_it(
 async def test_a_change_during_the_judgement_is_heeded(bus: Bus, vectors: VectorStore, acme: Caller) -> None:
     model = ScriptedModel(SAME)
     model.free.clear()
-    async with advised(bus, vectors, model, **PATIENT) as cache:
+    async with advised(bus, vectors, model, **INLINE) as cache:
         await acme.put("k", tags=["prices:7"])
         asking = asyncio.create_task(ask(acme, REWORDED))
         await begun(model)
@@ -232,22 +232,22 @@ async def test_a_verdict_is_known_to_other_replicas_and_after_a_restart(
 ) -> None:
     shared: Any = Shared(vectors)
     first, second = ScriptedModel(SAME), ScriptedModel(SAME)
-    async with advised(bus, shared, first, **PATIENT):
+    async with advised(bus, shared, first, **INLINE):
         await acme.put("k")
         assert isinstance(await ask(acme, REWORDED), CacheHit)
         await told(bus)
-    async with advised(bus, shared, second, **PATIENT):
+    async with advised(bus, shared, second, **INLINE):
         assert isinstance(await ask(acme, REWORDED), CacheHit)
         assert second.heard == []
     stricter = ScriptedModel([QUESTION])
-    async with advised(bus, vectors, stricter, opinion_threshold=0.999, **PATIENT):
+    async with advised(bus, vectors, stricter, opinion_threshold=0.999, **INLINE):
         assert missed(await ask(acme, REWORDED)) == "threshold", "another threshold is another judge"
         assert stricter.heard != []
 
 
 async def test_a_model_that_crashes_is_no_opinion(bus: Bus, vectors: VectorStore, acme: Caller) -> None:
     broken = "How soon must shoes be sent back?"
-    async with advised(bus, vectors, ScriptedModel(SAME, crashes=[broken]), **PATIENT) as cache:
+    async with advised(bus, vectors, ScriptedModel(SAME, crashes=[broken]), **INLINE) as cache:
         await acme.put("k")
         assert missed(await ask(acme, broken)) == "threshold"
         assert isinstance(await ask(acme, REWORDED), CacheHit)

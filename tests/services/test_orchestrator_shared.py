@@ -76,7 +76,7 @@ async def test_the_last_reader_to_leave_stops_the_worker_even_from_elsewhere(
 ) -> None:
     """And case c2-07: what was cut off is not stored, and the next one to ask gets a whole answer."""
     one, other = await pair(replicas)
-    peers.chunk_delay_s = 0.2
+    gate = Gate(peers, 1)
     leader, follower = await replicas.stream(one), await replicas.stream(other)
     await first_chunk(follower)
     await leader.aclose()
@@ -85,6 +85,7 @@ async def test_the_last_reader_to_leave_stops_the_worker_even_from_elsewhere(
     await follower.aclose()
     await until(lambda: peers.cancelled)
     assert peers.puts == []
+    gate.open()
     assert text(await replicas.ask(other)) == ANSWER
 
 
@@ -184,11 +185,13 @@ async def test_a_drain_finishes_who_follows_from_elsewhere(replicas: Replicas, p
 
 async def test_no_chunk_is_missing_or_twice_in_any_stream(replicas: Replicas, peers: Scripted) -> None:
     one, other = await pair(replicas)
-    peers.answer = " ".join(f"word{at}" for at in range(60))
-    peers.chunk_delay_s = 0.03
+    peers.answer, gate = " ".join(f"word{at}" for at in range(60)), Gate(peers, 30)
+    peers.chunk_delay_s = 0.01
     first = await replicas.stream(one)
     await first_chunk(first)
     rest = [await replicas.stream(replica) for replica in (other, one, other)]
+    await until(lambda: (len(one.unit.service._calls), len(other.unit.service._calls)) == (3, 2))
+    gate.open()
     for events in await asyncio.gather(*(events_of(stream) for stream in rest)):
         chunks = [event for event in events if isinstance(event, Chunk)]
         assert [chunk.seq for chunk in chunks] == list(range(60))

@@ -244,11 +244,11 @@ async def test_a_compaction_that_fails_changes_nothing(tmp_path: Path, monkeypat
     await store.open(DIM, INDEXES)
     await store.upsert(points(100))
 
-    def full(_: Generations) -> Path:
-        raise OSError("no space left on device")
+    def taken(self: Generations) -> Path:
+        return self.current
 
-    monkeypatch.setattr(Generations, "copy", full)
-    with pytest.raises(OSError, match="no space"):
+    monkeypatch.setattr(Generations, "next", taken)
+    with pytest.raises(StoreError, match="copy the collection"):
         await store.optimize()
     await store.upsert(points(1, 100))
     assert await store.count() == 101

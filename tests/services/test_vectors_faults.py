@@ -49,8 +49,8 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[EngineProcess]:
     seen: list[EngineProcess] = []
     start = EngineProcess.start
 
-    async def noted(place: Path, *, lock: int | None = None, nice: int = 0) -> EngineProcess:
-        seen.append(await start(place, lock=lock, nice=nice))
+    async def noted(place: Path, *, lock: int | None = None) -> EngineProcess:
+        seen.append(await start(place, lock=lock))
         return seen[-1]
 
     monkeypatch.setattr(EngineProcess, "start", noted)

@@ -14,9 +14,8 @@ import pytest
 import pytest_asyncio
 
 from hasten.bench.likeness import alike, asked
-from hasten.vectors import edge
+from hasten.vectors import edge, generations
 from hasten.vectors.edge import EdgeStore
-from hasten.vectors.generations import Generations
 from hasten.vectors.shard import Shard
 from hasten.vectors.store import IndexKind, Point, Vector, Where
 
@@ -96,7 +95,7 @@ async def test_what_was_written_is_in_the_graph_after_a_start(large: tuple[EdgeS
     store, _ = large
     copied = EdgeStore(tmp_path / "copy")
     (tmp_path / "copy").mkdir()
-    store._generations.copy().rename(tmp_path / "copy" / "generation-first")
+    generations.copy(store._generations.current, tmp_path / "copy" / "generation-first")
     await copied.open(DIM, INDEXES)
     assert copied._loose <= 1
     await copied.close()
@@ -115,8 +114,8 @@ def test_a_copy_shares_only_files_that_no_write_changes(tmp_path: Path) -> None:
     shard.open(dim, INDEXES)
     shard.upsert(made(rows))
     shard.optimize()
-    generations = Generations(tmp_path)
-    copy = generations.copy()
+    copy = tmp_path / "generation-next"
+    generations.copy(place, copy)
     shared = [path for path in copy.rglob("*") if path.is_file() and path.stat().st_nlink > 1]
     assert sum(path.stat().st_size for path in shared) > count * dim * 5
     before, other = contents(place), Shard(copy)
@@ -168,6 +167,8 @@ async def test_updated_payloads_count_as_written_and_a_compaction_follows_when_i
     assert store._compaction is None
     await store.upsert(made(alike(1, 16), 399))
     first: Any = store._compaction
+    while store._behind is None:
+        await asyncio.sleep(0.001)
     await store.upsert(made(alike(500, 16), 400))
     await asyncio.wait({first})
     assert store._compaction is not None, "as much was written meanwhile"

@@ -24,7 +24,7 @@ class Filler:
         """Puts the entries 0 to `entries` through the cache, as orchestrators would; raises Failed."""
         for start in range(0, entries, BLOCK):
             rows = alike(BLOCK, self._dim, seed=start)[: entries - start]
-            works = [self._storing(start + at, row.tobytes()) for at, row in enumerate(rows)]
+            works = [self._storing(start + at, row.tobytes(), patient=True) for at, row in enumerate(rows)]
             await together(works, PARALLEL)
             told(start + len(rows), entries)
 
@@ -32,8 +32,8 @@ class Filler:
         """The put of one entry."""
         return self._storing(number, alike(1, self._dim, seed=number)[0].tobytes(), *tags)
 
-    def _storing(self, number: int, vector: bytes, *tags: str) -> Callable[[], Awaitable[None]]:
-        return functools.partial(self._probes.store, _question(number), vector, tags=tags)
+    def _storing(self, number: int, vector: bytes, *tags: str, patient: bool = False) -> Callable[[], Awaitable[None]]:
+        return functools.partial(self._probes.store, _question(number), vector, tags=tags, patient=patient)
 
     def lookups(self, entries: int, count: int) -> list[Callable[[], Awaitable[None]]]:
         """Lookups by meaning of some of the stored entries, with vectors as another wording would have."""

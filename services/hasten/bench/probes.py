@@ -25,6 +25,7 @@ from hasten.messages.cache import (
     CacheLookup,
     CachePut,
     Invalidate,
+    NotStored,
     Stored,
 )
 from hasten.messages.chat import FINISHED, Finished, parse_chat
@@ -40,6 +41,7 @@ TEXT = (
 ) * 4
 """A cached answer of about 200 words."""
 PARALLEL = 32
+AGAIN_S = 0.2
 STUCK_S = 60.0
 """How long to wait for the cache to remove the next entries at the end."""
 Work = Callable[[], Awaitable[object]]
@@ -60,9 +62,12 @@ async def together(works: Iterable[Work], parallel: int = PARALLEL) -> Together:
         for work in waiting:
             times.append(await elapsed_ms(work()))
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(parallel):
-            group.create_task(one_after_the_other())
+    working = [asyncio.ensure_future(one_after_the_other()) for _ in range(parallel)]
+    try:
+        await asyncio.gather(*working)
+    finally:
+        for one in working:
+            one.cancel()
     return Together(parallel=parallel, seconds=time.perf_counter() - began, times=times)
 
 
@@ -93,6 +98,7 @@ class Probes:
         self._echo = f"hasten-bench.{random_id()}"
         self._finished: dict[str, asyncio.Future[Finished]] = {}
         self._read_seq = 0
+        self.refused = 0
 
     @contextlib.asynccontextmanager
     async def ready(self, url: str) -> AsyncIterator[None]:
@@ -120,8 +126,19 @@ class Probes:
             raise Failed.of(reply)
         return reply.vectors
 
-    async def store(self, question: str, vector: bytes | None, answer: str = TEXT, tags: Sequence[str] = ()) -> None:
-        """Puts an answer into the cache as an orchestrator would; raises Failed."""
+    async def store(
+        self,
+        question: str,
+        vector: bytes | None,
+        answer: str = TEXT,
+        *,
+        tags: Sequence[str] = (),
+        patient: bool = False,
+    ) -> None:
+        """Puts an answer into the cache as an orchestrator would; raises Failed.
+
+        A `patient` one is tried again while the store is too slow for the cache's patience, and counted in `refused`.
+        """
         print_ = fingerprint(parse_chat({"messages": [{"role": "user", "content": question}]}))
         body = CachePut(
             key=print_.key,
@@ -133,6 +150,10 @@ class Probes:
             tags=list(tags),
         )
         reply = await self._hasten.bus.request(CACHE_PUT, body, tenant=self._hasten.tenant)
+        while patient and isinstance(reply, NotStored) and reply.reason == "unavailable":
+            self.refused += 1
+            await asyncio.sleep(AGAIN_S)
+            reply = await self._hasten.bus.request(CACHE_PUT, body, tenant=self._hasten.tenant)
         if not isinstance(reply, Stored):
             raise Failed("unavailable", f"the cache did not store an entry of the benchmark: {reply}")
 

@@ -111,6 +111,10 @@ async def run_bench(found: address.Address, sizes: Sizes, data: Path) -> tuple[M
         late = between(before, (await Metrics.read(found.http)).buckets(LAG))
     if seen.search is None:
         remarks.append("searches and the event loop are not shown: they are in the metrics of the gateway of hasten up")
+    if probes.refused:
+        remarks.append(
+            f"{probes.refused:,} puts were refused at first while the cache was filled: its store was too slow"
+        )
     if seen.loose > LOOSE_ENTRIES:
         remarks.append(f"{seen.loose:,} entries were in no graph yet: searches are slower then")
     loop: dict[str, Any] = {"loop_samples": total(late), "loop_late": above(late, LATE_S)}

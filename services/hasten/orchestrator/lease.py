@@ -64,9 +64,9 @@ class _Conflict(Exception):
 class Leases:
     """The bucket as one replica sees it. Without a bucket nothing fails: a claim is None, and a counter says so."""
 
-    def __init__(self, bus: Bus, replica: str, longest_s: float) -> None:
+    def __init__(self, bus: Bus, replica: str, longest_s: float, claim_s: float = CLAIM_S) -> None:
         self._bus, self.replica, self._longest_s = bus, replica, longest_s
-        self._resting_until = float("-inf")
+        self._claim_s, self._resting_until = claim_s, float("-inf")
         self._tasks: set[asyncio.Task[None]] = set()
         self.counts: dict[str, int] = {}
 
@@ -82,7 +82,7 @@ class Leases:
             allow_rollup_hdrs=True,
         )
         try:
-            async with asyncio.timeout(CLAIM_S * 4):
+            async with asyncio.timeout(self._claim_s * 4):
                 try:
                     await self._bus.js.stream_info(f"KV_{BUCKET}")
                 except NotFoundError:
@@ -127,7 +127,7 @@ class Leases:
             self.count("unavailable")
             return None
         try:
-            async with asyncio.timeout(CLAIM_S):
+            async with asyncio.timeout(self._claim_s):
                 return await work
         except (nats.errors.Error, TimeoutError, msgspec.DecodeError) as error:
             self._rest(type(error).__name__)
@@ -168,7 +168,7 @@ class Leases:
 
     async def _release(self, lease: Lease, word: Word, lives_s: float) -> None:
         with contextlib.suppress(_Conflict, nats.errors.Error, TimeoutError):
-            async with asyncio.timeout(CLAIM_S * 4):
+            async with asyncio.timeout(self._claim_s * 4):
                 await self._write(lease.key, word, lease.revision, lives_s)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:

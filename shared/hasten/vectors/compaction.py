@@ -1,9 +1,10 @@
 """Optimises a copy of a collection in a process of low priority, and brings it up to date with what came meanwhile."""
 
+import contextlib
 import itertools
 import sys
 import uuid
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 from hasten.vectors import wire
@@ -14,12 +15,13 @@ SLICE = 64
 """Points copied by one request."""
 
 
-async def optimize_copy(place: Path, opened: wire.Open) -> None:
-    """Optimises the copy in `place`; raises StoreError. It ends with this call, also when that is cancelled."""
-    engine = await EngineProcess.start(place, nice=NICE)
+@contextlib.asynccontextmanager
+async def copier(place: Path) -> AsyncIterator[EngineProcess]:
+    """A process that copies a generation to `place` and optimises it. It ends with the block, also when that is
+    cancelled; raises StoreError."""
+    engine = await EngineProcess.start(place)
     try:
-        await engine.ask(opened)
-        await engine.ask(wire.Optimize())
+        yield engine
     except BaseException:
         engine.kill()
         raise

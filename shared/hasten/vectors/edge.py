@@ -9,7 +9,7 @@ import numpy as np
 from hasten.telemetry import logger
 from hasten.vectors import wire
 from hasten.vectors.checks import check_ids, check_indexes, check_points, check_vector
-from hasten.vectors.compaction import SLICE, Behind, optimize_copy
+from hasten.vectors.compaction import NICE, SLICE, Behind, copier
 from hasten.vectors.figures import loose, searching
 from hasten.vectors.generations import Generations
 from hasten.vectors.process import EngineProcess, encoded, to_the_end
@@ -251,26 +251,29 @@ class EdgeStore:
         """Counts anew; when it fails, it is tried again after as many writes as before."""
         behind = Behind()
         try:
-            place = await self._copied(behind)
-            await optimize_copy(place, self._open)
+            place = await to_the_end(self._generations.next)
+            async with copier(place) as engine:
+                await self._copied(engine, behind)
+                await engine.ask(self._open)
+                await engine.ask(wire.Optimize())
             await self._replace(place, behind)
         finally:
             self._written, self._loose = behind.written, 0
             self._deleted, self._look_at = 0, COMPACT_AFTER
             await to_the_end(self._generations.tidy)
 
-    async def _copied(self, behind: Behind) -> Path:
-        """A copy of the current generation, and from then on in `behind` what it lacks.
+    async def _copied(self, copying: EngineProcess, behind: Behind) -> None:
+        """Lets it copy the current generation, and notes from then on in `behind` what the copy lacks.
 
-        The engine answers once before: a write whose caller gave up waiting may still be under way.
+        Another process does it because in this one every file would wait for the loop, and the writers for all of them.
+        Our engine answers once before: a write whose caller gave up waiting may still be under way.
         """
         async with self._writing:
             engine = await self._running()
             async with self._starting:
                 await engine.ask(wire.Get(ids=[]))
-                place = await to_the_end(self._generations.copy)
+                await copying.ask(wire.Copy(source=str(self._generations.current), nice=NICE))
                 self._behind = behind
-        return place
 
     async def _replace(self, place: Path, behind: Behind) -> None:
         """Starts an engine on the copy, brings it up to date in turns with the writers, and lets it take over."""

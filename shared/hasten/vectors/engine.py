@@ -62,6 +62,9 @@ class Engine:
                 return shard.delete(ids)
             case wire.Count(where):
                 return shard.count(where)
+            case wire.Copy(source, nice):
+                shard.copy_from(Path(source))
+                return os.nice(nice)
             case wire.Open(dim, indexes):
                 return wire.Opened(*shard.open(dim, indexes))
             case wire.Optimize():
@@ -82,8 +85,7 @@ def main() -> None:
     """Signals are for the parent, which closes the socket when it ends, in order or not."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    descriptor, place, nice = int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-    os.nice(nice)
+    descriptor, place = int(sys.argv[1]), Path(sys.argv[2])
     with contextlib.suppress(ConnectionError), socket.socket(fileno=descriptor) as sink, sink.makefile("rb") as source:
         Engine(Shard(place)).serve(source, sink)
 

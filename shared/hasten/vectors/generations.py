@@ -63,17 +63,11 @@ class Generations:
             return self._folder / self._pointer.read_text()
         return self._folder / FIRST
 
-    def copy(self) -> Path:
-        """Copies the current generation; nothing may be written to it meanwhile.
-
-        Files that the engine never changes are linked, so that a million points take 0.3 s. What it has not flushed is
-        in the copy of its log. The name is new, so that an engine whose parent was killed cannot write into it.
-        Raises StoreError when the disk has too little room for the compaction that follows.
-        """
+    def next(self) -> Path:
+        """Where a copy of the current generation is to be; raises StoreError when the disk has too little room for the
+        compaction that follows. The name is new, so that an engine whose parent was killed cannot write into it."""
         self._check_room()
-        place = self._folder / f"generation-{secrets.token_hex(4)}"
-        shutil.copytree(self.current, place, copy_function=_copy_file)
-        return place
+        return self._folder / f"generation-{secrets.token_hex(4)}"
 
     def _check_room(self) -> None:
         """A compaction writes everything anew, at most."""
@@ -97,6 +91,15 @@ class Generations:
         for place in self._folder.glob("generation-*"):
             if place != self.current:
                 shutil.rmtree(place, ignore_errors=True)
+
+
+def copy(source: Path, place: Path) -> None:
+    """Copies a generation; nothing may be written to it meanwhile. Raises OSError.
+
+    Files that the engine never changes are linked, so that it takes as long for a million points as for what was
+    written lately. What the engine has not flushed is in the copy of its log.
+    """
+    shutil.copytree(source, place, copy_function=_copy_file)
 
 
 def _sync(folder: Path) -> None:

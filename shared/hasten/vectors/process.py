@@ -62,14 +62,14 @@ class EngineProcess:
         self._child, self._transport, self._replies = child, transport, replies
 
     @classmethod
-    async def start(cls, place: Path, *, lock: int | None = None, nice: int = 0) -> Self:
+    async def start(cls, place: Path, *, lock: int | None = None) -> Self:
         """Starts an engine for the folder `place`; it keeps the descriptor `lock` open as long as it lives."""
         if importlib.util.find_spec("qdrant_edge") is None:
             raise StoreError("the embedded vector store needs qdrant-edge-py: pip install 'hasten[embedded]'")
         ours, theirs = socket.socketpair()
         with theirs:
             kept = [theirs.fileno()] if lock is None else [theirs.fileno(), lock]
-            spawning = asyncio.ensure_future(asyncio.to_thread(_spawn, place, nice, kept))
+            spawning = asyncio.ensure_future(asyncio.to_thread(_spawn, place, kept))
             try:
                 child = await asyncio.shield(spawning)
             except BaseException:
@@ -137,8 +137,8 @@ def encoded(request: wire.AnyRequest) -> bytes:
         raise StoreError("the payload holds something that JSON cannot") from None
 
 
-def _spawn(place: Path, nice: int, kept: list[int]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "hasten.vectors.engine", str(kept[0]), str(place), str(nice)]
+def _spawn(place: Path, kept: list[int]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "hasten.vectors.engine", str(kept[0]), str(place)]
     paths = os.pathsep.join([path for path in sys.path if path])
     try:
         return subprocess.Popen(

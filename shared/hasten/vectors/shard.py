@@ -13,6 +13,7 @@ import numpy as np
 
 from hasten.vectors.checks import check_width
 from hasten.vectors.filters import Dialect, to_filter
+from hasten.vectors.generations import copy
 from hasten.vectors.store import (
     EF,
     LINKS,
@@ -46,6 +47,11 @@ class Shard:
         self._engine: ModuleType = qdrant_edge
         self._dialect = Dialect(classes=self._engine, range=self._engine.RangeFloat, boolean=np.bool_)
         self._shard: Any = None
+
+    def copy_from(self, source: Path) -> None:
+        """Copies another generation to this place, where there is none."""
+        with _one_sentence("copy the collection"):
+            copy(source, self._place)
 
     def open(self, dim: int, indexes: dict[str, IndexKind]) -> tuple[list[str], int]:
         """Creates or loads the collection and makes the payload indexes that are missing; returns those, and about how

@@ -32,6 +32,13 @@ class Open(Request, frozen=True):
     indexes: dict[str, IndexKind]
 
 
+class Copy(Request, frozen=True):
+    """Copies another generation to where this engine has none yet, and from then on leaves others the processor."""
+
+    source: str
+    nice: int
+
+
 class Opened(msgspec.Struct, frozen=True, array_like=True):
     """Which indexes were made, and about how many points are in no graph."""
 
@@ -96,7 +103,7 @@ class Close(Request, frozen=True):
     """Flushes and closes."""
 
 
-AnyRequest = Open | Upsert | Get | Search | Scroll | SetPayload | Delete | Count | Optimize | Close
+AnyRequest = Copy | Open | Upsert | Get | Search | Scroll | SetPayload | Delete | Count | Optimize | Close
 AnyWrite = Upsert | SetPayload | Delete
 WRITES = (Upsert, SetPayload, Delete)
 encode = msgspec.msgpack.Encoder().encode
