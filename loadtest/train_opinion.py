@@ -7,8 +7,9 @@ DIR holds fow_cache, medical_question_pairs, banking77 and clinc150. `--hold` ke
 Name FOLDER with `[cache] opinion = "onnx:FOLDER"`.
 
 Both questions are read as one text, so that every word sees those of the other side. The logit is a line through the
-cosine of the two sides' mean states, which judges about as well as that of two texts read apart before any training,
-plus a weight on each difference and each product of the two.
+cosine of the two sides' mean states, plus a weight on each difference and each product of the two. Before any training
+(`--epochs 0`, then `loadtest.opinion_quality`) that ranks medical_question_pairs nearly as well as the similarity of
+two texts read apart (AUC .87 against .89) and fow_cache worse (.57 against .66).
 """
 
 import argparse

@@ -107,7 +107,6 @@ def test_an_emptied_table_and_a_changed_schema() -> None:
         (event("u", None, {"title": "x"}), "the key of the row cannot be told"),
         (event("u", None, {"id": MARKER}), "the key of the row cannot be told"),
         (msgspec.json.encode({"table": "articles", "key": 7}), "the event carries no row"),
-        (event("u", None, {**ROW, "title": "x" * 20_000}), "at most 16384 are taken"),
     ],
 )
 def test_what_makes_no_document_is_said_without_the_data(data: bytes, said: str) -> None:
@@ -115,6 +114,13 @@ def test_what_makes_no_document_is_said_without_the_data(data: bytes, said: str)
     assert done.todo == []
     assert len(done.refused) == 1
     assert said in done.refused[0]
+
+
+def test_a_row_that_cannot_be_indexed_deletes_its_document() -> None:
+    done = found(event("u", None, {**ROW, "title": "x" * 20_000}))
+    (gone,) = done.todo
+    assert (gone.key.document, gone.document.op) == ("article-7", "delete")
+    assert "at most 16384 are taken" in done.refused[0]
 
 
 def test_the_tenant_is_a_key_column_or_refused() -> None:

@@ -1,6 +1,8 @@
 """Rows become documents over a real NATS and a real store: in order, older ones never over newer ones."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from hasten.changes import DocumentRule, Rules, TableRule
 from hasten.changes.settings import Changes
 from hasten.codec import decode
 from hasten.messages.change import DEAD_STREAM, DeadLetter
+from hasten.messages.failure import Failed
 from hasten.messages.retrieve import Document, Retrieved
 from hasten.vectors.store import Where
 
@@ -63,6 +66,14 @@ async def letter(bus: Bus, number: int = 1) -> DeadLetter:
             return found
         except NotFoundError:
             await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def words(bus: Bus) -> AsyncIterator[HashedWords]:
+    made = HashedWords(bus)
+    await made.start()
+    yield made
+    await made.close()
 
 
 @STORES
@@ -197,6 +208,31 @@ async def test_a_row_that_cannot_be_completed_is_a_dead_letter_and_keeps_the_old
         assert (await letter(bus, 2)).sequence == keyless
         await sent(rig, event("u", 7, "The fee is 9."))
         assert await texts(rig) == ["The fee is 9."]
+
+
+async def test_a_row_that_cannot_be_indexed_any_more_leaves_no_older_text(bus: Bus, tmp_path: Path) -> None:
+    """Else every answer that is made anew is made of what the row said before."""
+    async with running(bus, tmp_path, changes=CHANGES, max_chunks=3) as rig:
+        unfit = (event("u", 7, "The fee is 15.", title="x" * 20_000), event("u", 7, "The fee is 15 euros.\n\n" * 4000))
+        for number, data in enumerate(unfit, start=1):
+            await sent(rig, event("u", 7, "The fee is 9."))
+            assert await texts(rig) == ["The fee is 9."]
+            at = await sent(rig, data)
+            assert await texts(rig) == []
+            found = await letter(bus, number)
+            assert (found.sequence, found.concerns) == (at, "document")
+        await sent(rig, event("u", 7, "The fee is 16."))
+        assert await texts(rig) == ["The fee is 16."]
+
+
+async def test_a_row_that_the_embedder_never_takes_leaves_no_older_text(bus: Bus, tmp_path: Path) -> None:
+    async with words(bus) as embedder, running(bus, tmp_path, changes=CHANGES, words=embedder, attempts=2) as rig:
+        await sent(rig, event("u", 7, "The fee is 9."))
+        embedder.broken = Failed("internal", "broken")
+        await sent(rig, event("u", 7, "The fee is 15."))
+        embedder.broken = None
+        assert (await letter(bus)).reason == "it could not be indexed (internal)"
+        assert await texts(rig) == []
 
 
 async def test_a_moved_key_moves_its_document(bus: Bus, tmp_path: Path) -> None:

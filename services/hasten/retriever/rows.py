@@ -13,7 +13,7 @@ from hasten.changes.positions import Position, position
 from hasten.changes.rules import Made, Rule, tenant_of
 from hasten.messages.chat import Scalar
 from hasten.messages.retrieve import Document
-from hasten.retriever.domain import Refused, check
+from hasten.retriever.domain import Refused, Unfit, check
 from hasten.retriever.records import Key, Manifest
 
 
@@ -50,6 +50,12 @@ class Mail(msgspec.Struct, frozen=True):
         """Whether it can be completed only from the version before."""
         return self.row is not None and bool(self.row.missing)
 
+    @property
+    def deletion(self) -> "Mail":
+        """The same version as one that deletes the document."""
+        row = None if self.row is None else msgspec.structs.replace(self.row, missing=frozenset())
+        return Mail(self.key, self.sequence, Document(id=self.key.document, op="delete"), row)
+
 
 class Emptied(msgspec.Struct, frozen=True):
     """All documents of a table go."""
@@ -82,7 +88,8 @@ def steps(subject: str, headers: Mapping[str, str], data: bytes, sequence: int, 
 
 
 def _of_rule(rule: Rule, made: Made, event: Event, sequence: int) -> Iterator[Mail | Emptied]:
-    """Raises Refused after what can be done: a row that may not go where it belongs now is no longer where it was."""
+    """Raises Refused after what can be done: a row that may not go where it belongs now is no longer where it was, and
+    the document of one that cannot be indexed any more is not what it says."""
     if event.op == "truncate":
         yield Emptied(rule.table)
         return
@@ -100,7 +107,11 @@ def _of_rule(rule: Rule, made: Made, event: Event, sequence: int) -> Iterator[Ma
     for one in known:
         if one != now and tenant_of(made.tenant, one) is not None:
             yield _deleted(rule, made, event, one, sequence)
-    yield _upserted(rule, made, event, now, sequence)
+    try:
+        yield _upserted(rule, made, event, now, sequence)
+    except Unfit:
+        yield _deleted(rule, made, event, now, sequence)
+        raise
 
 
 def _row(rule: Rule, made: Made, event: Event, identity: Identity) -> Row:
