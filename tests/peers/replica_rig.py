@@ -154,7 +154,7 @@ def notes(events: list[Any]) -> dict[str, Any]:
     return {event.kind: event.data for event in events if isinstance(event, Note)}
 
 
-async def until(condition: Callable[[], Any], timeout_s: float = 10) -> None:
+async def until(condition: Callable[[], Any], timeout_s: float = 20) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.005)

@@ -220,18 +220,23 @@ async def test_no_follower_joins_what_was_read_before_a_change_that_it_knows(
 ) -> None:
     """Guarantee 4.1 on both sides: the replica of the leader has applied the change, or only that of the follower."""
     one, other = await replicas.add(), await replicas.add()
-    peers.chunk_delay_s = 0.1
+    gate = Gate(peers, 2)
     body = {**ASK, "cache": {"tags": ["prices:7"]}}
     old = await replicas.stream(one, body)
     await first_chunk(old)
     reader = one.unit._freshness.reader
-    subscription = reader._subscription
-    assert subscription is not None
-    await subscription.unsubscribe()
+    assert reader._subscription is not None
+    assert reader._task is not None
+    reader._task.cancel()  # else it would notice in a second that it hears nothing any more
+    await reader._subscription.unsubscribe()
+    one.unit._freshness._lease_s = 600.0
     sequence = await replicas.client.store(CHANGE, Change(table="prices", key=7), source="shop")
     await until(lambda: other.unit._freshness.applied >= sequence)
     assert one.unit._freshness.applied < sequence
-    events = await replicas.ask(other, body)
+    new = await replicas.stream(other, body)
+    await until(lambda: len(peers.generated) == 2)
+    gate.open()
+    events = await events_of(new)
     assert (events[-1].cache, len(peers.generated)) == ("miss", 2)
     assert other.leases.get("taken") == 1
     await events_of(old)
