@@ -3,9 +3,9 @@
     python -m loadtest.opinion_quality --data DIR --opinion onnx:FOLDER [--json FILE]
 
 For each set, pairs in the order of the similarity and of the opinion (the lower of both directions): all of them, those
-that no hard veto refuses, and of those the ones above the floor of similarity, which is what the cache asks about. Then
-what the default threshold would serve. `right` is a share of all pairs that ask for the same, `at` the threshold that
-gives it. Latencies are of one pair, both ways, on one thread.
+that no guard refuses, and of those the ones above the floor of similarity, which is what the cache asks about. Then the
+hits of the cache alone and with the opinion, at the default thresholds. `right` is a share of all that ask for the
+same, `at` the threshold that gives it. Latencies are of one pair, both ways, on one thread.
 """
 
 import argparse
@@ -18,14 +18,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hasten.cache.grey import arguable
-from hasten.cache.guards import Reading
+from hasten.cache.guards import Reading, compared
+from hasten.cache.judgement import judged
 from hasten.cache.opinions import load
 from hasten.cache.settings import Settings
+from hasten.cache.verifier import shipped
 from hasten.embedder.export import folder
 from hasten.embedder.onnx_encoder import OnnxEncoder
-from loadtest.opinion_pairs import Pair, fow_cache, medical_question_pairs
+from loadtest.opinion_pairs import halves
+from loadtest.pairs import Pair, fow_cache, medical
 
+SETS = {"fow_cache": fow_cache, "medical_question_pairs": medical}
 BOUNDS = (0.05, 0.01)
 Scores = NDArray[np.float64]
 
@@ -50,10 +53,12 @@ def curve(scores: Scores, same: NDArray[np.bool_], offered: NDArray[np.bool_]) -
     return made
 
 
-def served(agreed: NDArray[np.bool_], same: NDArray[np.bool_], offered: NDArray[np.bool_]) -> dict[str, Any]:
-    """What the default threshold comes to: right hits as a share of all right pairs, and the wrong ones counted."""
-    hits = agreed & offered
-    return {"right": round(float((hits & same).sum() / same.sum()), 3), "wrong": int((hits & ~same).sum())}
+def added(agreed: NDArray[np.bool_], same: NDArray[np.bool_], alone: NDArray[np.bool_]) -> dict[str, Any]:
+    """Right hits as a share of all right pairs, and wrong hits counted: of the cache alone, and with the opinion."""
+    made = {}
+    for name, hits in (("cache alone", alone), ("with the opinion", alone | agreed)):
+        made[name] = {"right": round(float((hits & same).sum() / same.sum()), 3), "wrong": int((hits & ~same).sum())}
+    return made
 
 
 def measured(pairs: list[Pair], named: str, embed: Callable[[list[str]], Any]) -> dict[str, Any]:
@@ -62,7 +67,8 @@ def measured(pairs: list[Pair], named: str, embed: Callable[[list[str]], Any]) -
     same = np.array([pair.same for pair in pairs])
     left, right = embed([pair.a for pair in pairs]), embed([pair.b for pair in pairs])
     cosines: Scores = (left * right).sum(axis=1).astype(np.float64)
-    offered = np.array([arguable(Reading(pair.a), Reading(pair.b)) for pair in pairs])
+    offered = np.array([compared(Reading(pair.a), Reading(pair.b)) is None for pair in pairs])
+    alone = np.array([_served(pair, float(cosine)) for pair, cosine in zip(pairs, cosines, strict=True)])
     times, scores = [], []
     for pair in pairs:
         started = time.perf_counter()
@@ -72,16 +78,21 @@ def measured(pairs: list[Pair], named: str, embed: Callable[[list[str]], Any]) -
     return {
         "pairs": len(pairs),
         "same": int(same.sum()),
-        "not vetoed": {"same": int(offered[same].sum()), "different": int(offered[~same].sum())},
+        "not guarded": {"same": int(offered[same].sum()), "different": int(offered[~same].sum())},
         "auc": {"similarity": round(auc(cosines, same), 3), "opinion": round(auc(opinions, same), 3)},
         "similarity alone": curve(cosines, same, every),
         "opinion alone": curve(opinions, same, every),
-        "similarity, vetoes": curve(cosines, same, offered),
-        "opinion, vetoes": curve(opinions, same, offered),
-        f"opinion, vetoes, similarity ≥ {floor:g}": curve(opinions, same, offered & (cosines >= floor)),
-        f"served at {least:g}": served(opinions >= least, same, offered & (cosines >= floor)),
+        "similarity, guards": curve(cosines, same, offered),
+        "opinion, guards": curve(opinions, same, offered),
+        f"opinion, guards, similarity ≥ {floor:g}": curve(opinions, same, offered & (cosines >= floor)),
+        f"hits at {least:g}": added((opinions >= least) & offered & (cosines >= floor), same, alone),
         "latency_ms": {"p50": round(float(np.median(times)), 1), "p95": round(float(np.quantile(times, 0.95)), 1)},
     }
+
+
+def _served(pair: Pair, similarity: float) -> bool:
+    asked, stored = Reading(pair.a), Reading(pair.b)
+    return judged(asked, stored, similarity, Settings().threshold, shipped().weights).reason is None
 
 
 def main() -> None:
@@ -90,6 +101,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--opinion", required=True, help="as in [cache] opinion")
     parser.add_argument("--embedder", type=Path, default=Path(".hasten"), help="the data folder of the embedding model")
+    parser.add_argument("--held", action="store_true", help="only what train_opinion --hold halves keeps out")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     encoder = OnnxEncoder(folder(given.embedder), 1)
@@ -98,8 +110,9 @@ def main() -> None:
         return np.concatenate([encoder.encode([text]).vectors for text in texts])
 
     found = {}
-    for name, read in (("fow_cache", fow_cache), ("medical_question_pairs", medical_question_pairs)):
-        found[name] = measured(read(given.data), given.opinion, embed)
+    for name, read in SETS.items():
+        pairs = read(given.data)
+        found[name] = measured(halves(pairs)[1] if given.held else pairs, given.opinion, embed)
         print(name)
         for row, value in found[name].items():
             print(f"  {row}: {value if isinstance(value, int) else json.dumps(value)}")

@@ -3,7 +3,7 @@
     python -m loadtest.train_verifier --data DIR [--json] [--write]
 
 DIR holds fow_cache, and banking77 and clinc150 to measure on. Training is deterministic. The figures of the report are
-of pairs that the weights were not fitted on: by question (five folds), and by question and kind of trap at once.
+of pairs that the weights were not fitted on: by question (ten folds), and by question and kind of trap at once.
 """
 
 import argparse

@@ -14,7 +14,7 @@ from hasten.cache.verifier import AT, SIGNS, Weights
 from loadtest.pairs import Pair, fold
 
 Array = NDArray[np.float64]
-FOLDS = 5
+FOLDS = 10
 SIMILARITY = 16.0
 SET = {"near": -2.5, "whether": -0.6, "aspect": -0.6, "denial": -0.5}
 RIDGE = 0.3

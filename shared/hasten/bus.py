@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 import nats.errors
-from nats.aio.client import DEFAULT_FLUSH_TIMEOUT, Client
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from hasten.address import without_secret
 from hasten.codec import decode, encode
+from hasten.connection import Connection
 from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, TENANT, now_ms
 from hasten.messages.chat import CANCEL, Nothing
 from hasten.messages.failure import Failed, Failure
@@ -47,45 +48,17 @@ def _decode_reply(topic: Topic, msg: Msg) -> Any:
         raise Failed("internal", f"the answer on {topic.name} was not a reply of this topic") from None
 
 
-def _as_utf8(name: bytes) -> bytes:
-    return name.decode(errors="replace").encode()
-
-
-class _Client(Client):
-    """nats-py's client, made fit for strangers' bytes, with a flush that stands behind what is pending.
-
-    nats-py writes the PING of a flush before pending messages, so only the second one is behind them. Its reading loop
-    ends for good on a subject that is not UTF-8 or on a malformed header, which any client may send.
-    """
-
-    def _build_message(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
-    ) -> Msg | None:
-        made: Msg | None = super()._build_message(sid, _as_utf8(subject), _as_utf8(reply), data, headers)
-        return made
-
-    async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
-        try:
-            found: dict[str, str] | None = await super()._process_headers(headers)
-            return found
-        except Exception:
-            return {}
-
-    async def flush(self, timeout: int = DEFAULT_FLUSH_TIMEOUT) -> None:
-        """Returns when the server has handled everything of ours so far."""
-        await super().flush(timeout)
-        await super().flush(timeout)
-
-    def drop_pending(self) -> int:
-        """Gives up what has not been written and returns its bytes; closing would write it to a dead socket."""
-        left, self._pending, self._pending_data_size = self.pending_data_size, [], 0
-        return left
+def cancelled() -> bool:
+    """Whether the task that asks was told to end. A loop that waits for replies has to look: asyncio.wait_for of Python
+    3.11, which nats-py uses, can swallow the cancellation."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class Bus:
     """A process's connection to NATS. Make it with `Bus.connect`; every service of the process shares it."""
 
-    def __init__(self, client: _Client, inbox: str) -> None:
+    def __init__(self, client: Connection, inbox: str) -> None:
         self._client = client
         self._inbox = f"{inbox}.{secrets.token_hex(11)}"
         self._sinks: dict[str, Sink] = {}
@@ -107,7 +80,7 @@ class Bus:
             if connected:
                 log.warning("connection: %s", type(error).__name__)
 
-        client = _Client()
+        client = Connection()
         bus = cls(client, inbox)
         try:
             async with asyncio.timeout(timeout_s):

@@ -74,7 +74,7 @@ class DeadLetters:
                 await self._write(letter)
                 return True
             except (nats.errors.Error, TimeoutError, Failed) as error:
-                reason = type(error).__name__
+                reason, self._epoch = type(error).__name__, ""  # the streams may have been deleted
             await asyncio.sleep(PAUSE_S)
         log.warning(
             "message %d could not be used (%s), nor a letter written: %s", letter.sequence, letter.reason, reason

@@ -6,8 +6,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import islice
+from typing import TypeVar
 
-from hasten.bus import Bus
+from hasten.bus import Bus, cancelled
 from hasten.changes import ALL, EVERYBODY, ChangeReader, Eviction, Reading, above
 from hasten.changes.causes import WHOLE
 from hasten.changes.settings import Changes
@@ -42,56 +43,86 @@ class _Group:
         """The last change that an answer with this tag must heed."""
         return max(self.floor, self.last.get(tag, 0), self.last.get(above(tag), 0))
 
+    @property
+    def newest(self) -> int:
+        """Its last change, known or forgotten."""
+        return max(self.floor, *self.last.values())
+
+
+class _Owner:
+    """One tenant's tables, the one that changed last at the end; `size` counts their tags. Nothing read before `floor`
+    is fresh for this tenant."""
+
+    __slots__ = ("floor", "groups", "size")
+
+    def __init__(self) -> None:
+        self.groups: OrderedDict[str, _Group] = OrderedDict()
+        self.floor = self.size = 0
+
+    @property
+    def newest(self) -> int:
+        """Its last change, known or forgotten."""
+        return max(self.floor, *(group.newest for group in self.groups.values()))
+
 
 class TagTable:
     """The last sequence at which each (tenant, tag) changed, bounded; pure.
 
-    Beyond `limit` tags the table of the most tags forgets its oldest, and whatever depends on that table and was read
-    before those changes is not fresh; a burst over one table costs the others nothing. Only when no
-    table is large the oldest are forgotten for all, which raises `floor`: nothing read before it is fresh. Changes for
-    all tenants are under the tenant `*`. `newest` is the last change of all.
+    Beyond `limit` tags it is the tenant with the most of them that forgets: of its largest table the oldest, and what
+    depends on that table and was read before those changes is not fresh; where no table of it is large, its oldest
+    tables, and nothing of the tenant that was read before their changes is. So a burst over one table costs the others
+    nothing, and one of a tenant no other tenant. Only when no tenant has many the oldest are forgotten for all, which
+    raises `floor`: nothing read before it is fresh. Changes for all tenants are under the tenant `*`. `newest` is the
+    last change of all.
     """
 
     def __init__(self, limit: int = MAX_TAGS, floor: int = 0) -> None:
         self._limit, self.floor = limit, floor
-        self._batch = max(1, min(FORGOTTEN, limit // 2))
+        self._batch = max(1, min(FORGOTTEN, limit // 4))
         self.newest = 0
         self._size = 0
-        self._groups: OrderedDict[tuple[str, str], _Group] = OrderedDict()
+        self._owners: OrderedDict[str, _Owner] = OrderedDict()
 
     def change(self, tenant: str, tag: str, sequence: int) -> None:
         """Records a change; a lower sequence than the known one changes nothing."""
-        key = (tenant, tag.partition(":")[0])
-        self.newest = max(sequence, self.newest)
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = _Group()
-        else:
-            self._groups.move_to_end(key)
+        if sequence > self.newest:
+            self.newest = sequence
+        owner, table = _latest(self._owners, tenant, _Owner), tag.partition(":")[0]
+        group = _latest(owner.groups, table, _Group)
         before = group.last.pop(tag, None)
-        group.last[tag] = max(sequence, before or 0)
+        group.last[tag] = sequence if before is None or sequence > before else before
         if before is None:
+            owner.size += 1
             self._size += 1
             if self._size > self._limit:
                 self._forget()
 
     def _forget(self) -> None:
-        largest = max(self._groups.values(), key=lambda group: len(group.last))
-        if len(largest.last) < 2 * self._batch:
-            self._forget_tables()
+        """Looking for the largest costs as much as there are, so many tags go with each look."""
+        owner = max(self._owners.values(), key=lambda owner: owner.size)
+        if owner.size < 2 * self._batch:
+            self._forget_owners()
             return
-        for tag in list(islice(largest.last, self._batch)):
-            largest.floor = max(largest.floor, largest.last.pop(tag))
-            self._size -= 1
+        largest = max(owner.groups.values(), key=lambda group: len(group.last))
+        gone = self._batch
+        if len(largest.last) >= 2 * self._batch:
+            for tag in list(islice(largest.last, self._batch)):
+                largest.floor = max(largest.floor, largest.last.pop(tag))
+        else:
+            gone = 0
+            while gone < self._batch:
+                _, oldest = owner.groups.popitem(last=False)
+                owner.floor = max(owner.floor, oldest.newest)
+                gone += len(oldest.last)
+        owner.size -= gone
+        self._size -= gone
 
-    def _forget_tables(self) -> None:
-        """Forgets the tables that have not changed for the longest time, for all: looking for the largest costs as
-        much as there are tables, so many tags have to go with each look."""
+    def _forget_owners(self) -> None:
         wanted = self._size - self._batch
         while self._size > wanted:
-            _, oldest = self._groups.popitem(last=False)
-            self.floor = max(self.floor, oldest.floor, *oldest.last.values())
-            self._size -= len(oldest.last)
+            _, oldest = self._owners.popitem(last=False)
+            self.floor = max(self.floor, oldest.newest)
+            self._size -= oldest.size
 
     def fresh(self, tenant: str, tags: Iterable[str], read_seq: int) -> bool:
         """Whether nothing that an answer with these tags depends on has changed since it was read at `read_seq`.
@@ -106,9 +137,25 @@ class TagTable:
 
     def last(self, tenant: str, tag: str) -> int:
         """The last known change that an answer of this tenant with this tag must heed, 0 if none."""
-        table = tag.partition(":")[0]
-        groups = (self._groups.get((owner, table)) for owner in (tenant, EVERYBODY))
-        return max((group.concerning(tag) for group in groups if group is not None), default=0)
+        table, found = tag.partition(":")[0], 0
+        for name in (tenant, EVERYBODY):
+            if (owner := self._owners.get(name)) is not None:
+                group = owner.groups.get(table)
+                found = max(found, owner.floor, 0 if group is None else group.concerning(tag))
+        return found
+
+
+T = TypeVar("T")
+
+
+def _latest(known: OrderedDict[str, T], name: str, make: Callable[[], T]) -> T:
+    """What has this name, made if need be and now the last in line."""
+    found = known.get(name)
+    if found is None:
+        found = known[name] = make()
+    else:
+        known.move_to_end(name)
+    return found
 
 
 class Freshness:
@@ -161,7 +208,7 @@ class Freshness:
 
     async def _follow(self) -> None:
         """Begins anew whenever the stream has been lost."""
-        while not self._closed:
+        while not cancelled():
             await asyncio.sleep(POLL_S)
             if self.reader.lost:
                 await self._renew()
@@ -171,10 +218,10 @@ class Freshness:
         answers that were read from the former one and are stored only now would look new."""
         former = self._seen
         log.warning("%s is gone: nothing that was read before is served", STREAM)
-        while not self._closed:
+        while not cancelled():
             await self.reader.close()
             try:
-                await ensure_stream(self._bus, self._changes.sources)
+                await ensure_stream(self._bus, self._changes.sources, anew=True)
                 return await self._begin(former)
             except Failed as failed:
                 log.error("no hits: %s; delete it, and it is made as it has to be", failed.failure.detail)
@@ -185,15 +232,18 @@ class Freshness:
         self._on_eviction.append(call)
 
     def _apply(self, entry: Entry) -> None:
+        """Takes in a message. One that fails before it is in the table is not seen, and so distrusted with all that
+        was read before it."""
         self._skip_to(entry.sequence - 1)
-        self._seen = max(self._seen, entry.sequence)
         reading = self._events.read(entry.subject, entry.headers, entry.data)
+        for eviction in reading.evictions:
+            for tag in eviction.tags:
+                self.table.change(eviction.tenant, tag, entry.sequence)
+        self._seen = max(self._seen, entry.sequence)
         _count(reading.event.shape, _extent(reading)).inc()
         if reading.event.fault:
             self._letters.post(entry.sequence, entry.subject, reading.event.fault, len(entry.data))
         for eviction in reading.evictions:
-            for tag in eviction.tags:
-                self.table.change(eviction.tenant, tag, entry.sequence)
             for call in self._on_eviction:
                 call(entry, eviction)
 

@@ -5,7 +5,7 @@ import contextlib
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ from nats.aio.subscription import Subscription
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError, NotFoundError
 
-from hasten.bus import Bus
+from hasten.bus import Bus, cancelled
 from hasten.messages.change import REPLICAS, STREAM
 from hasten.messages.failure import Failed
 from hasten.telemetry import logger
@@ -40,13 +40,16 @@ def _or_unavailable(what: str) -> Iterator[None]:
         raise Failed("unavailable", f"the stream {STREAM} cannot be {what}: {reason}") from None
 
 
-async def ensure_stream(bus: Bus, sources: list[str] | None = None, *, max_bytes: int = MAX_BYTES) -> None:
+async def ensure_stream(
+    bus: Bus, sources: list[str] | None = None, *, max_bytes: int = MAX_BYTES, anew: bool = False
+) -> None:
     """Creates HASTEN_CHANGES, or adds the subjects it lacks; every process may call it at once.
 
-    `sources` are further subjects to capture as they are (`shop.>`, where Debezium Server publishes). Raises
-    Failed(unavailable) when JetStream cannot have it, with the server's reason.
+    `sources` are further subjects to capture as they are (`shop.>`, where Debezium Server publishes). `anew` says that
+    the caller has read a stream of this name before. Raises Failed(unavailable) when JetStream cannot have it, with the
+    server's reason.
     """
-    wanted = [*OWN_SUBJECTS, *(sources or [])]
+    wanted = widest([*OWN_SUBJECTS, *(sources or [])])
     with _or_unavailable("made"):
         try:
             info = await bus.js.stream_info(STREAM)
@@ -57,25 +60,53 @@ async def ensure_stream(bus: Bus, sources: list[str] | None = None, *, max_bytes
                 storage=StorageType.FILE,
                 max_bytes=max_bytes,
                 allow_direct=True,
-                first_seq=await _first_sequence(bus),
+                first_seq=time.time_ns() // 1000 if anew or await _read_before(bus) else 1,
             )
-            with contextlib.suppress(APIError):
-                await bus.js.add_stream(config)
-            info = await bus.js.stream_info(STREAM)
+            info = await _made(bus, config)
         have = list(info.config.subjects or [])
-        if missing := [subject for subject in wanted if subject not in have]:
-            info.config.subjects = have + missing
+        if set(subjects := widest([*have, *wanted])) != set(have):
+            info.config.subjects = subjects
             await bus.js.update_stream(info.config)
 
 
-async def _first_sequence(bus: Bus) -> int:
-    """Where a new stream begins to count: at 1, or where replicas have been served by another one before, at the
-    microseconds of now, which that one has not reached. What was read from it then is known to be too old."""
+async def _made(bus: Bus, config: StreamConfig) -> StreamInfo:
+    """The stream, which another process may have made meanwhile; raises what the server says against it."""
+    refused: APIError | None = None
+    try:
+        await bus.js.add_stream(config)
+    except APIError as error:
+        refused = error
+    try:
+        info: StreamInfo = await bus.js.stream_info(STREAM)
+    except NotFoundError as error:
+        raise refused or error from None
+    return info
+
+
+def widest(subjects: Iterable[str]) -> list[str]:
+    """The subjects without those that another one of them covers: a server takes no stream whose subjects overlap."""
+    different = list(dict.fromkeys(subjects))
+    return [one for one in different if not any(covers(other, one) for other in different if other != one)]
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Whether every subject that `narrow` matches is matched by `wide` too."""
+    mine, others = wide.split("."), narrow.split(".")
+    if mine[-1] == ">" and len(others) >= len(mine):
+        mine, others = mine[:-1], others[: len(mine) - 1]
+    elif len(mine) != len(others) or others[-1] == ">":
+        return False
+    return all(other != ">" and token in ("*", other) for token, other in zip(mine, others, strict=True))
+
+
+async def _read_before(bus: Bus) -> bool:
+    """Whether replicas have read another stream of this name. A new one then begins to count at the microseconds of
+    now, which that one has not reached, and not at 1: what was read from it is known to be too old."""
     try:
         await bus.js.stream_info(f"KV_{REPLICAS}")
     except NotFoundError:
-        return 1
-    return time.time_ns() // 1000
+        return False
+    return True
 
 
 class Entry:
@@ -111,7 +142,6 @@ class Reader:
         self._inbox = self._consumer = ""
         self._connections = 0
         self._task: asyncio.Task[None] | None = None
-        self._closing = False
         self._end = 0
         self._claims = deque[tuple[int, float]](maxlen=CLAIMS)
         self._on_progress: list[Callable[[], None]] = []
@@ -185,13 +215,13 @@ class Reader:
         self._next_consumer_seq += 1
         self._progress_at = time.monotonic()
         self._owed -= 1
-        if self._owed <= WINDOW // 2:
-            await self._ask()
         try:
             self._apply(Entry(stream_seq, msg.subject, msg.headers or {}, msg.data))
         except Exception as error:
             log.error("message %d of %s could not be applied: %s", stream_seq, STREAM, type(error).__name__)
         self._advance(stream_seq)
+        if self._owed <= WINDOW // 2:
+            await self._ask()  # may fail, and what it fails after has been applied
 
     def _advance(self, sequence: int) -> None:
         """Everything up to `sequence` has been applied; so has the end that was seen earlier, if that is not later."""
@@ -202,7 +232,7 @@ class Reader:
             call()
 
     async def _watch(self) -> None:
-        while not self._closing and not self.lost:
+        while not cancelled() and not self.lost:
             try:
                 await self.confirm()
                 if self._stalled and not self.lost:
@@ -256,7 +286,6 @@ class Reader:
 
     async def close(self) -> None:
         """Stops reading and removes the consumer."""
-        self._closing = True  # asyncio.wait_for of Python 3.11, which nats-py uses, can swallow a cancellation
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -13,7 +13,7 @@ import zlib
 import nats.errors
 from nats.js.api import StorageType
 
-from hasten.bus import Bus
+from hasten.bus import Bus, cancelled
 from hasten.messages.change import APPLIED, REPLICAS, Applied
 from hasten.messages.failure import Failed
 from hasten.telemetry import logger
@@ -79,7 +79,7 @@ class Replica:
 
     async def _refresh(self) -> None:
         wait_s = REFRESH_S
-        while True:
+        while not cancelled():
             await asyncio.sleep(wait_s)
             try:
                 await self._register()
@@ -90,7 +90,7 @@ class Replica:
                     await self._make_bucket()
 
     async def _speak(self) -> None:
-        while True:
+        while not cancelled():
             await self._news.wait()
             self._news.clear()
             if self._bus.connected:
@@ -124,7 +124,8 @@ class Peers:
 
     def place(self, work: str, now_s: float) -> int:
         """The own place in line for some work: 0 comes first. All who hear of the same replicas agree."""
-        live = sorted({self._own, *(name for name, at_s in self._heard_s.items() if now_s - at_s < SILENT_S)})
+        self._heard_s = {name: at_s for name, at_s in self._heard_s.items() if now_s - at_s < SILENT_S}
+        live = sorted({self._own, *self._heard_s})
         return (live.index(self._own) + zlib.crc32(work.encode())) % len(live) if len(live) > 1 else 0
 
 

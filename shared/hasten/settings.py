@@ -30,7 +30,7 @@ def read_config(path: Path | None) -> dict[str, Any]:
 def _beside(path: Path, config: dict[str, Any]) -> dict[str, Any]:
     """The config with the file of rules that it names, which is looked for beside it."""
     section = config.get("changes")
-    if isinstance(section, dict) and isinstance(named := section.get("rules"), str):
+    if isinstance(section, dict) and isinstance(named := section.get("rules"), str) and named:
         section["rules"] = str(path.parent / named)
     return config
 
@@ -50,7 +50,10 @@ def settings(
     """
     lists = {field.name for field in msgspec.structs.fields(kind) if field.type == list[str]}  # type: ignore[arg-type]
     fields = set(kind.__struct_fields__)  # type: ignore[attr-defined]
-    values = dict(config.get(section, {}))
+    given_section = config.get(section, {})
+    if not isinstance(given_section, Mapping):
+        raise SettingsError(f"[{section}] must be a table of settings, not {given_section!r}")
+    values = dict(given_section)
     if unknown := ", ".join(sorted(set(values) - fields)):
         raise SettingsError(f"[{section}] has no setting {unknown}; it has {', '.join(sorted(fields))}")
     for field in fields:

@@ -1,10 +1,14 @@
 """The benchmark's arithmetic."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from hasten.bench.chunk_delay import Streams, Tapped, delays_ms
 from hasten.bench.figures import Measured, Together, figure, figures, percentile
+from hasten.bench.held import held
 from hasten.bench.likeness import alike, asked
 from hasten.bench.metrics import Metrics, above, at_most, between, total
 
@@ -118,3 +122,18 @@ def test_chunks_are_judged_by_the_slowest_hundredth(slow: float, met: bool) -> N
     chunks = Tapped(streams=200, chunks=[0.3] * 98 + [slow] * 2, bare=[0.1] * 100)
     row = figures(Measured(bare=[1.0], embed=[1.0], route=[1.0], chunks=chunks))[-1]
     assert (row.met, row.ratio, row.baseline) == (met, 3.0, "bare NATS relay")
+
+
+def test_a_file_of_two_generations_is_held_once_and_one_that_is_gone_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "vectors" / "cache"
+    for generation in ("one", "two"):
+        (folder / generation).mkdir(parents=True)
+    (folder / "one" / "matrix").write_bytes(b"x" * (3 << 20))
+    os.link(folder / "one" / "matrix", folder / "two" / "matrix")
+    (found,) = [row for row in held(os.getpid(), tmp_path) if "disk" in row.what]
+    assert found.disk_mb == 3
+    monkeypatch.setattr(os, "walk", lambda _: [(str(folder), [], ["gone"])])
+    (found,) = [row for row in held(os.getpid(), tmp_path) if "disk" in row.what]
+    assert found.disk_mb == 0

@@ -21,12 +21,15 @@ class Twin(msgspec.Struct, frozen=True):
     a: str
     b: str
     same: bool
+    kind: str
     similarity: float
 
 
 LINES = (Path(__file__).parent / "cache_twins.jsonl").read_bytes().splitlines()
 PAIRS = [msgspec.json.decode(line, type=Twin) for line in LINES]
-TRAPS, SAME = [pair for pair in PAIRS if not pair.same], [pair for pair in PAIRS if pair.same]
+TRAPS = [pair for pair in PAIRS if not pair.same and pair.kind == "short"]
+STORIES = [pair for pair in PAIRS if not pair.same and pair.kind == "long"]
+SAME = [pair for pair in PAIRS if pair.same]
 SETTINGS = Settings()
 
 
@@ -44,6 +47,13 @@ def test_at_the_shipped_threshold_hardly_a_twin_is_served() -> None:
 
 def test_most_twins_are_refused_at_every_threshold() -> None:
     assert sum(served(pair, 0.0) for pair in TRAPS) <= 0.15 * len(TRAPS)
+
+
+def test_of_long_twins_told_in_other_words_some_are_served_and_no_more() -> None:
+    """Their numbers, names and denials may be background, so that the guards do not decide: see the limits in
+    docs/cache-quality.md."""
+    assert len(STORIES) >= 25
+    assert sum(served(pair, SETTINGS.threshold) for pair in STORIES) <= 0.12 * len(STORIES)
 
 
 def test_many_true_rewordings_are_served() -> None:

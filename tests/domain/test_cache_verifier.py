@@ -12,7 +12,7 @@ from hasten.cache.judgement import judged
 from hasten.cache.settings import Settings
 from hasten.cache.signs import Signs, signs
 from hasten.cache.verifier import SIGNS, logistic, shipped
-from loadtest.curve import at, best, crossed
+from loadtest.curve import at, best, crossed, learnt
 from loadtest.pairs import Pair
 from loadtest.verifying import REFUSED, fit, nested, scores
 from loadtest.verifying import judged as judge_pairs
@@ -40,7 +40,7 @@ def test_a_probability_is_one(odds: float) -> None:
 @pytest.mark.parametrize(
     ("one", "other", "sign"),
     [
-        ("How do I silence alerts?", "How do I mute alerts?", "near"),
+        ("How do I archive alerts?", "How do I forward alerts?", "near"),
         ("How do I cook rice?", "How do I cook rice at home?", "things"),
         ("When does the pool open in town?", "Where in town is there a pool?", "whether"),
         ("What causes rust on old cars?", "How do you treat old cars that are rusty?", "aspect"),
@@ -84,8 +84,10 @@ def test_the_best_threshold_keeps_the_error_and_refused_pairs_out() -> None:
 
 def test_a_learnt_threshold_has_not_seen_its_own_pairs() -> None:
     folds = np.array([0, 1, 0, 1, 0, 1])
-    learnt = crossed(SCORES, SAME, folds, 0.0, REFUSED)
-    assert (learnt.right, learnt.wrong) == (1, 1), "each half learns from the other, whose traps it does not know"
+    found = crossed(SCORES, SAME, folds, 0.2, REFUSED)
+    assert (found.right, found.wrong) == (1, 1), "each half learns from the other, whose traps it does not know"
+    assert learnt(SCORES, SAME, 0.2) == 4.0
+    assert learnt(SCORES, SAME, 0.01) == np.inf
 
 
 def test_the_fit_finds_what_tells_pairs_apart_and_never_rewards_a_difference() -> None:

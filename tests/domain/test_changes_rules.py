@@ -187,6 +187,8 @@ def test_one_section_is_read_by_every_service(tmp_path: Path, monkeypatch: pytes
     assert [rule.table for rule in found.rules.all] == ["a", "public.b"]
     assert len(found.warnings) == 1
     assert "rules.toml: table 'public.b': tags[0]" in found.warnings[0]
+    assert changes(config(tmp_path, '[changes]\nrules = ""\n', "")).rules.all == [], "no file is no rules"
+    (tmp_path / "rules.toml").write_text(more)
     monkeypatch.setenv("HASTEN_CHANGES_SOURCES", "shop.>, crm.>")
     monkeypatch.setenv("HASTEN_CHANGES_RULES", str(tmp_path / "rules.toml"))
     assert changes({}).sources == ["shop.>", "crm.>"]
@@ -229,3 +231,8 @@ def test_the_rules_in_the_documentation_are_rules() -> None:
     assert "tags[2] needs the column category" in warning
     article = {"id": 7, "title": "T", "body": "b", "slug": "t", "lang": "en", "section": "s", "topic": "x"}
     assert by_tenant(sent("c", None, article), given.rules)["acme"] >= {"document:help/article-7", "topic:x"}
+
+
+def test_a_section_that_is_no_table_is_one_sentence() -> None:
+    with pytest.raises(SettingsError, match=r"\[changes\] must be a table"):
+        changes({"changes": 3})

@@ -30,7 +30,6 @@ def test_what_was_forgotten_is_not_fresh() -> None:
     table = TagTable(limit=2)
     for sequence, tag in enumerate(["a", "b", "c"], start=1):
         table.change("t", tag, sequence)
-    assert table.floor == 1
     assert not table.fresh("t", ["untouched"], 0)
     assert table.fresh("t", ["untouched"], 1)
 
@@ -49,16 +48,43 @@ def test_a_flood_of_one_table_costs_the_answers_of_others_nothing() -> None:
     assert table.fresh("a", ["prices:4997"], 4997)
 
 
+def forgotten(table: TagTable, tenant: str) -> int:
+    """The first sequence at which an answer of the tenant that depends on nothing may have been read."""
+    return max(table.floor, table.last(tenant, "untouched"))
+
+
 def test_many_small_tables_are_forgotten_many_at_a_time() -> None:
     """Looking for the largest costs as much as there are tables: once for every change would stop the reader."""
     table = TagTable(limit=1000)
     floors = set()
     for sequence in range(1, 3001):
         table.change("a", f"tag{sequence}", sequence)
-        floors.add(table.floor)
-    assert floors == {0, 500, 1000, 1500, 2000}
+        floors.add(forgotten(table, "a"))
+    assert floors == set(range(0, 2001, 250))
     assert not table.fresh("a", ["untouched"], 1999)
     assert table.fresh("a", ["untouched"], 2000)
+
+
+def test_a_flood_of_one_tenant_costs_the_answers_of_others_nothing() -> None:
+    table = TagTable(limit=1000)
+    table.change(EVERYBODY, "prices:1", 1)
+    table.change("b", "stock:1", 2)
+    for sequence in range(3, 5000):
+        table.change("a", f"tag{sequence}", sequence)
+    assert table.fresh("b", ["stock:2", "prices:2"], 0)
+    assert not table.fresh("b", ["stock:1"], 1)
+    assert not table.fresh("b", ["prices:1"], 0)
+    assert not table.fresh("a", ["untouched"], 3000)
+    assert table.fresh("a", ["untouched"], 4900)
+
+
+def test_of_many_small_tenants_the_oldest_are_forgotten_for_all() -> None:
+    table = TagTable(limit=1000)
+    floors = set()
+    for sequence in range(1, 3001):
+        table.change(f"tenant{sequence}", "prices:7", sequence)
+        floors.add(forgotten(table, "x"))
+    assert floors == set(range(0, 2001, 250))
 
 
 CHANGES = st.lists(

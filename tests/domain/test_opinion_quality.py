@@ -1,6 +1,5 @@
 """What is measured of second opinions: the pairs are read and split as said, and the figures count what they name."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,9 @@ import pytest
 import word_overlap
 
 from hasten.cache.opinions.model import ALIKE, FAR
-from loadtest.opinion_pairs import Pair, banking77, clinc150, fow_cache, halves, medical_question_pairs, mined
+from loadtest.opinion_pairs import halves, mined
 from loadtest.opinion_quality import auc, curve, measured
+from loadtest.pairs import Labelled, Pair
 
 ALL = np.ones(6, dtype=bool)
 SAME = np.array([True, True, False, True, False, False])
@@ -40,7 +40,7 @@ def test_auc_is_the_chance_that_a_right_pair_scores_higher() -> None:
 
 
 def test_halves_share_no_first_question() -> None:
-    pairs = [Pair(a=f"q{at % 10}", b=str(at), same=True, source="x") for at in range(40)]
+    pairs = [Pair(a=f"q{at % 10}", b=str(at), same=True) for at in range(40)]
     ours, theirs = halves(pairs)
     assert len(ours) == len(theirs) == 20
     assert {pair.a for pair in ours}.isdisjoint(pair.a for pair in theirs)
@@ -50,36 +50,20 @@ def test_halves_share_no_first_question() -> None:
 def test_labels_become_near_pairs_of_the_same_and_of_others() -> None:
     groups = {"card": ["lost card", "my card is lost", "card gone"], "rate": ["card rate", "which rate", "the rate"]}
     of = {text: label for label, texts in groups.items() for text in texts}
-    pairs = mined(groups, "bank", 6, words)
+    pairs = mined([Labelled(text=text, label=label) for text, label in of.items()], 6, words)
     assert len(pairs) == 12
     assert all((of[pair.a] == of[pair.b]) == pair.same and pair.a != pair.b for pair in pairs)
     assert sum(pair.same for pair in pairs) == 6
 
 
-def test_the_files_are_read_as_they_are_published(tmp_path: Path) -> None:
-    for name in ("fow_cache", "medical_question_pairs", "banking77", "clinc150"):
-        (tmp_path / name).mkdir()
-    row = {"id": "x", "category": "scope", "a": "One?", "b": "Two?", "same_answer": False}
-    (tmp_path / "fow_cache" / "pairs.jsonl").write_text(json.dumps(row) + "\n")
-    (tmp_path / "medical_question_pairs" / "mqp.csv").write_text('1,"Is it, a cold?",Do I have a cold?,1\n')
-    (tmp_path / "banking77" / "train.csv").write_text('text,category\n"Where, is it?",arrival\n')
-    clinc = {"train": [["hello", "greeting"], ["what", "oos"]], "val": [["hi", "greeting"]], "oos_val": []}
-    (tmp_path / "clinc150" / "data_full.json").write_text(json.dumps(clinc))
-    assert fow_cache(tmp_path) == [Pair(a="One?", b="Two?", same=False, source="fow_cache")]
-    medical = Pair(a="Is it, a cold?", b="Do I have a cold?", same=True, source="medical_question_pairs")
-    assert medical_question_pairs(tmp_path) == [medical]
-    assert banking77(tmp_path) == {"arrival": ["Where, is it?"]}
-    assert clinc150(tmp_path) == {"greeting": ["hello", "hi"]}
-
-
-def test_a_model_is_measured_with_and_without_the_vetoes(tmp_path: Path) -> None:
+def test_a_model_is_measured_with_and_without_the_guards(tmp_path: Path) -> None:
     word_overlap.write(tmp_path)
-    pairs = [Pair(a=a, b=b, same=True, source="x") for a, b in ALIKE]
-    pairs += [Pair(a=a, b=b, same=False, source="x") for a, b in FAR]
-    pairs.append(Pair(a="How do I reset my password?", b="How do I not reset my password?", same=False, source="x"))
+    pairs = [Pair(a=a, b=b, same=True) for a, b in ALIKE]
+    pairs += [Pair(a=a, b=b, same=False) for a, b in FAR]
+    pairs.append(Pair(a="How do I reset my password?", b="How do I not reset my password?", same=False))
     found = measured(pairs, f"onnx:{tmp_path}", words)
     assert (found["pairs"], found["same"]) == (9, 4)
-    assert 0 < found["not vetoed"]["same"] <= 4
-    assert found["not vetoed"]["different"] < 5
-    assert found["opinion, vetoes"]["1% wrong"]["right"] > found["opinion alone"]["1% wrong"]["right"]
+    assert 0 < found["not guarded"]["same"] <= 4
+    assert found["not guarded"]["different"] < 5
+    assert found["opinion, guards"]["1% wrong"]["right"] > found["opinion alone"]["1% wrong"]["right"]
     assert found["latency_ms"]["p50"] > 0

@@ -107,7 +107,6 @@ def test_an_emptied_table_and_a_changed_schema() -> None:
         (event("u", None, {"title": "x"}), "the key of the row cannot be told"),
         (event("u", None, {"id": MARKER}), "the key of the row cannot be told"),
         (msgspec.json.encode({"table": "articles", "key": 7}), "the event carries no row"),
-        (event("u", None, {**ROW, "title": "x" * 20_000}), "at most 16384 are taken"),
     ],
 )
 def test_what_makes_no_document_is_said_without_the_data(data: bytes, said: str) -> None:
@@ -115,6 +114,13 @@ def test_what_makes_no_document_is_said_without_the_data(data: bytes, said: str)
     assert done.todo == []
     assert len(done.refused) == 1
     assert said in done.refused[0]
+
+
+def test_a_row_that_cannot_be_indexed_deletes_its_document() -> None:
+    done = found(event("u", None, {**ROW, "title": "x" * 20_000}))
+    (gone,) = done.todo
+    assert (gone.key.document, gone.document.op) == ("article-7", "delete")
+    assert "at most 16384 are taken" in done.refused[0]
 
 
 def test_the_tenant_is_a_key_column_or_refused() -> None:
@@ -209,3 +215,22 @@ def test_the_version_that_stays_is_applied_first(versions: list[Mail], wanted: l
     """Unless one has to be completed from the one before it."""
     assert [mail.sequence for mail in best_first(versions)] == wanted
     assert [mail.sequence for mail in best_first(versions[::-1])] == wanted
+
+
+def test_a_row_that_moves_to_what_is_no_tenant_leaves_the_one_it_was_with() -> None:
+    """Its document there would never go again: nothing names it any more."""
+    rules = Rules([TableRule(table="articles", key=["id", "owner"], tenant="{owner}", document=RULE)])
+    before, after = {**ROW, "owner": "acme"}, {**ROW, "owner": "Acme Ltd"}
+    for key in (None, {"id": 7, "owner": "acme"}):
+        headers = {} if key is None else {"Hasten-Key": msgspec.json.encode(key).decode()}
+        made = found(event("u", before, after), rules, headers)
+        (gone,) = made.todo
+        assert (gone.key, gone.document.op) == (Key("acme", "help", "article-7"), "delete")
+        assert "tenant" in made.refused[0]
+
+
+def test_a_row_that_comes_from_what_is_no_tenant_becomes_a_document() -> None:
+    rules = Rules([TableRule(table="articles", key=["id", "owner"], tenant="{owner}", document=RULE)])
+    made = found(event("u", {**ROW, "owner": "Acme Ltd"}, {**ROW, "owner": "acme"}), rules)
+    (mail,) = made.todo
+    assert (mail.key.tenant, mail.document.op, made.refused) == ("acme", "upsert", [])

@@ -18,7 +18,7 @@ CARELESS = Path(__file__).parents[1] / "peers" / "careless_cache.py"
 
 @pytest.mark.parametrize("chat", [False, True], ids=["caches", "orchestrators"])
 async def test_no_answer_is_older_than_what_is_binding(tmp_path: Path, chat: bool) -> None:
-    operations = 600 if chat else 1500
+    operations = 400 if chat else 1000
     kinds = {"pause", "cut", "kill", "consumers"}
     found = await search(operations, SEED, tmp_path, chat=chat, replicas=2, every_s=1.5, kinds=kinds)
     print(f"seed {SEED}: {found}")

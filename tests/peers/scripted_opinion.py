@@ -39,9 +39,9 @@ class ScriptedModel:
 
 @contextlib.asynccontextmanager
 async def advised(bus: Bus, vectors: VectorStore, model: ScriptedModel, **settings: Any) -> AsyncIterator[Cache]:
-    """A replica that asks this model about all that is not the same word for word; it closes the store with itself."""
-    given: dict[str, Any] = {"dim": DIM, "opinion": "scripted", "threshold": 0.9999} | settings
-    made = Cache(Settings(**given), bus, vectors, opinion=lambda: model)
+    """A replica that asks this model; it closes the store with itself. What others have said is waited for long."""
+    given = {"opinion_ms": 30_000.0, **settings}
+    made = Cache(Settings(dim=DIM, opinion="scripted", **given), bus, vectors, opinion=lambda: model)
     try:
         await made.start()
         yield made

@@ -32,8 +32,8 @@ class Scripted:
     """All stages but the orchestrator, as services on a bus; `log` holds (stage, "began" | "ended") in order.
 
     `delays` maps a stage to seconds. The cache refuses answers that ended for a reason in `refused`. `workers` names
-    the generators; `real` are topics that services of the test's own answer; `broken[worker]` is called with the call
-    before the worker's n-th chunk and may raise or wait.
+    the generators; `broken[worker]` is called with the call before the worker's n-th chunk and may raise or wait.
+    With `thinks` the first three chunks are reasoning. `real` topics are left to services of the test's own.
     """
 
     def __init__(self, bus: Bus, *, workers: tuple[str, ...] = ("w1", "w2"), real: tuple[Topic, ...] = ()) -> None:
@@ -55,6 +55,7 @@ class Scripted:
         self.answer = ANSWER
         self.finish_reason = "stop"
         self.continues = True
+        self.thinks = False
         self.chunk_delay_s = 0.0
         self.broken: dict[str, Any] = {}
         self.service = Service(bus, "scripted", "Scripted peers")
@@ -146,7 +147,8 @@ class Scripted:
                 if name in self.broken:
                     await self.broken[name](seq, call)
                 await asyncio.sleep(self.chunk_delay_s)
-                await call.send(Chunk(seq=seq, text=piece))
+                thought = self.thinks and seq < 3
+                await call.send(Chunk(seq=seq, reasoning=piece) if thought else Chunk(seq=seq, text=piece))
             usage = Usage(prompt_tokens=5, completion_tokens=len(pieces))
             await call.send(Done(finish_reason=self.finish_reason, usage=usage, model="m", chunks=len(pieces)))
         except asyncio.CancelledError:

@@ -1,7 +1,6 @@
 """Orchestrators as processes of their own, of which the one that leads a generation is killed or stopped."""
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -11,13 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+from replica_rig import Gate, events_of, first_chunk
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
 from hasten.discovery import survey
-from hasten.messages.chat import CHAT, Chunk, Done, Ping
+from hasten.messages.chat import CHAT, Chunk, Done
 from hasten.nats_server import NatsServer
 from hasten.orchestrator.lease import BUCKET, Word
+from loadtest.staleness.fleet import Member
 
 ANSWER = " ".join(f"word{at}" for at in range(150))
 ASK = {"messages": [{"role": "user", "content": "When does the tide rise?"}]}
@@ -28,21 +29,14 @@ class Orchestrators:
 
     def __init__(self, url: str, bus: Bus, folder: Path) -> None:
         self._url, self._bus, self._folder = url, bus, folder
-        self.running: dict[str, asyncio.subprocess.Process] = {}
+        self.running: dict[str, Member] = {}
 
     async def add(self) -> str:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "hasten.orchestrator",
-            *("--nats", self._url, "--data", str(self._folder)),
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert process.stdout is not None
-        async with asyncio.timeout(60):
-            assert (await process.stdout.readline()).startswith(b"ready ")
+        command = [sys.executable, "-m", "hasten.orchestrator", "--data", str(self._folder)]
+        made = Member("orchestrator", command, {}, self._url, self._folder / "orchestrator.log")
+        await made.start()
         (id_,) = set(await self.reports()) - set(self.running)
-        self.running[id_] = process
+        self.running[id_] = made
         return id_
 
     async def reports(self) -> dict[str, dict[str, Any]]:
@@ -55,11 +49,8 @@ class Orchestrators:
         return msgspec.json.decode(message.data or b"", type=Word).leader
 
     async def close(self) -> None:
-        for process in self.running.values():
-            if process.returncode is None:
-                process.send_signal(signal.SIGCONT)
-                process.kill()
-            await process.communicate()
+        for member in self.running.values():
+            await member.stop()
 
 
 @pytest_asyncio.fixture
@@ -78,26 +69,21 @@ async def orchestrators(nats_server: NatsServer, bus: Bus, tmp_path: Path) -> As
     await made.close()
 
 
-async def read(stream: Any) -> list[Any]:
-    return [event async for event in stream if not isinstance(event, Ping)]
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 async def test_who_follows_a_lost_leader_reads_the_whole_answer_once(
     bus: Bus, peers: Scripted, orchestrators: Orchestrators, how: signal.Signals
 ) -> None:
-    leader = await orchestrators.add()
+    both, gate = {await orchestrators.add(), await orchestrators.add()}, Gate(peers, 30)
     first = await bus.stream(CHAT, ASK, tenant="acme")
-    async for event in first:
-        if isinstance(event, Chunk):
-            break
-    assert await orchestrators.leader() == leader
-    other = await orchestrators.add()
+    await first_chunk(first)
+    leader = await orchestrators.leader()
+    (other,) = both - {leader}
     streams = [first]
     while not (await orchestrators.reports())[other].get("leases", {}).get("followed"):
         streams.append(await bus.stream(CHAT, ASK, tenant="acme"))
-    os.kill(orchestrators.running[leader].pid, how)
-    answers = await asyncio.gather(*(read(stream) for stream in streams))
+    orchestrators.running[leader].signal(how)
+    gate.open()
+    answers = await asyncio.gather(*(events_of(stream) for stream in streams))
     whole = [events for events in answers if isinstance(events[-1], Done)]
     assert whole, "at least one of them was read from the replica that lives"
     for events in whole:

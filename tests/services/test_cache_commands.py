@@ -2,32 +2,12 @@
 
 import asyncio
 import json
-import os
-import sys
 from pathlib import Path
 
+from command_rig import PATIENCE_S, said, start
 from path_rig import OTHER, QUESTION, SAME, Rig
 
 from hasten.nats_server import NatsServer
-
-
-async def start(server: NatsServer, *arguments: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "hasten.cli", *arguments, "--nats", server.url),
-        env={**os.environ, "HASTEN_TENANT": "acme"},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-
-
-async def said(server: NatsServer, *arguments: str) -> tuple[int, str, str]:
-    """Runs a command to its end: exit code, stdout, stderr."""
-    process = await start(server, *arguments)
-    async with asyncio.timeout(60):
-        out, errors = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), errors.decode()
 
 
 async def test_a_wrong_hit_is_found_explained_and_rejected(rig: Rig, nats_server: NatsServer, tmp_path: Path) -> None:
@@ -70,7 +50,7 @@ async def test_watching_shows_hits_misses_and_evictions_with_their_reasons(rig: 
     await rig.ask(OTHER, cache={"store": False})
     await rig.ask(SAME)
     await said(nats_server, "invalidate", "--everything", "--reason", "spring \x1b[2J cleaning")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         (text, _), (lines, _) = await plain.communicate(), await coded.communicate()
     first, missed, hit, gone = text.decode().splitlines()
     assert "miss      absent" in first

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import nats.errors
 import numpy as np
 import pytest
 from cache_rig import DIM, Broken, Caller, Shared, cold, missed, running, until, vector
@@ -15,6 +16,7 @@ from hasten.cache.service import Cache
 from hasten.cache.settings import Settings
 from hasten.cache.shelf import Shelf
 from hasten.messages.cache import CACHE_LOOKUP, INVALIDATED, CacheHit, Invalidation, Stored
+from hasten.messages.change import CHANGE, Change
 from hasten.service import Service
 from hasten.vectors.opening import store
 from hasten.vectors.store import StoreError, VectorStore, Where
@@ -96,6 +98,29 @@ async def test_an_invalidation_replies_though_the_store_hangs(bus: Bus, vectors:
         assert (await acme.invalidate(entries=[str(uuid.uuid4())], reject="y")).code == "unavailable"
         hanging.hangs = False
         assert missed(await acme.exact("k")) == "stale"
+
+
+async def test_a_lost_announcement_does_not_end_the_sweeping(
+    bus: Bus, vectors: VectorStore, acme: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish, lost = bus.publish, list[Any]()
+
+    async def unsent(topic: Any, *body: Any, **named: Any) -> None:
+        if topic is INVALIDATED and not lost:
+            lost.append(body)
+            raise nats.errors.OutboundBufferLimitError
+        await publish(topic, *body, **named)
+
+    async def empty() -> bool:
+        return await vectors.count() == 0
+
+    monkeypatch.setattr(bus, "publish", unsent)
+    async with running(bus, vectors):
+        for key in range(2):
+            await acme.put(f"k{key}", tags=[f"prices:{key}"], vector=None)
+            await bus.store(CHANGE, Change(table="prices", key=key), source="shop")
+            await until(empty)
+        assert lost
 
 
 async def test_deletions_that_take_long_go_on_after_the_reply(

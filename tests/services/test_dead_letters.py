@@ -57,8 +57,8 @@ async def test_what_cannot_be_read_evicts_its_table_and_is_written_down_by_all_r
         for one in replicas:
             while one.applied < good:
                 await asyncio.sleep(0.005)
-            assert one.table.last("acme", "prices") == bad
-            assert one.table.last("acme", "users") == worse
+            assert one.table.last("acme", "prices:8") == bad
+            assert one.table.last("acme", "users:1") == worse
             assert one.table.last("acme", "prices:7") == good
             assert one.table.fresh("acme", ["prices:8"], bad)
         late = Freshness(bus, changes=SOURCES)
@@ -99,6 +99,20 @@ async def test_a_flood_drops_letters_and_keeps_what_waits_bounded(bus: Bus, monk
     await posted.close()
     assert [letter.sequence for _, letter in found] == list(range(1, 21))
     assert await held(bus) == 20
+
+
+async def test_letters_are_written_again_after_their_stream_was_deleted(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "PAUSE_S", 0.01)
+    await ensure_stream(bus)
+    posted = DeadLetters(bus)
+    posted.post(1, SINK, "why", 1)
+    await letters(bus, 1)
+    await bus.js.delete_stream(DEAD_STREAM)
+    posted.post(2, SINK, "why", 1)
+    assert [letter.sequence for _, letter in await letters(bus, 1)] == [2]
+    await posted.close()
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,16 @@ async def test_who_misses_while_it_is_made_anew_reads_along(replicas: Replicas, 
     assert len(peers.generated) == 1
 
 
+async def test_a_slow_hit_is_served_all_the_same_while_it_is_made_anew(replicas: Replicas, peers: Scripted) -> None:
+    one, other = await pair(replicas)
+    peers.exact, gate = ENDING, Gate(peers)
+    await replicas.ask(one)
+    await until(lambda: peers.generated)
+    peers.delays = {"exact": 0.2}
+    assert text(await replicas.ask(other)) == "old"
+    gate.open()
+
+
 async def test_a_memory_of_an_older_answer_starts_no_second_refresh(replicas: Replicas, peers: Scripted) -> None:
     """The other replica still remembers the old answer when the new one has been stored."""
     one, other = await pair(replicas)

@@ -1,19 +1,14 @@
 """One generation for identical requests, whichever replica they reach: followers, leavers, lost leaders, tenants."""
 
 import asyncio
-import hashlib
-from typing import Any
 
-import pytest
 from replica_rig import ASK, Gate, Replica, Replicas, events_of, first_chunk, notes, peers, replicas, text, until
 from scripted_peers import ANSWER, Scripted
 
-from hasten.bus import Bus
 from hasten.deadline import TENANT
-from hasten.messages.chat import CHAT, Chunk, Done
+from hasten.messages.chat import CHAT, Chunk
 from hasten.messages.failure import Failure
 from hasten.messages.follow import FOLLOW, Follow
-from hasten.orchestrator.lease import BUCKET
 from hasten.service import Call
 
 __all__ = ["peers", "replicas"]
@@ -81,7 +76,7 @@ async def test_the_last_reader_to_leave_stops_the_worker_even_from_elsewhere(
 ) -> None:
     """And case c2-07: what was cut off is not stored, and the next one to ask gets a whole answer."""
     one, other = await pair(replicas)
-    peers.chunk_delay_s = 0.2
+    gate = Gate(peers, 1)
     leader, follower = await replicas.stream(one), await replicas.stream(other)
     await first_chunk(follower)
     await leader.aclose()
@@ -90,6 +85,7 @@ async def test_the_last_reader_to_leave_stops_the_worker_even_from_elsewhere(
     await follower.aclose()
     await until(lambda: peers.cancelled)
     assert peers.puts == []
+    gate.open()
     assert text(await replicas.ask(other)) == ANSWER
 
 
@@ -117,70 +113,6 @@ async def test_nothing_of_another_tenants_flight_is_shared_or_seen(replicas: Rep
     assert [event.code for event in await events_of(stolen) if isinstance(event, Failure)] == ["not_found"]
     go_on.set()
     assert "The" + text(await events_of(first)) == ANSWER
-
-
-async def test_the_bucket_holds_hashes_only(replicas: Replicas, peers: Scripted) -> None:
-    one = await replicas.add()
-    await replicas.ask(one)
-    info = await replicas.client.js.stream_info(f"KV_{BUCKET}", subjects_filter=">")
-    (subject,) = info.state.subjects or {}
-    assert len(subject.rpartition(".")[2]) == len(hashlib.sha256().hexdigest())
-    value = await replicas.client.js.get_last_msg(f"KV_{BUCKET}", subject)
-    assert value.data is not None
-    assert b"tide" not in value.data
-    assert b"acme" not in value.data
-
-
-async def test_a_hit_never_touches_the_bucket(replicas: Replicas, peers: Scripted) -> None:
-    one, other = await pair(replicas)
-    await replicas.ask(one)
-    await until(lambda: not one.unit._flights.all)
-    await one.unit._leases.close()
-    writes = await replicas.sequence()
-    for replica in (one, other, one):
-        assert (await replicas.ask(replica))[-1].cache == "exact"
-    assert await replicas.sequence() == writes
-
-
-@pytest.mark.parametrize("body", [{"cache": {"mode": "off"}}, {"temperature": 0.7}, {"cache": {"mode": "refresh"}}])
-async def test_what_may_not_be_shared_takes_no_lease(replicas: Replicas, peers: Scripted, body: dict[str, Any]) -> None:
-    one, other = await pair(replicas)
-    peers.chunk_delay_s = 0.02
-    streams = [await replicas.stream(replica, {**ASK, **body}) for replica in (one, other)]
-    answers = await asyncio.gather(*(events_of(stream) for stream in streams))
-    assert [events[-1].cache for events in answers] == ["miss", "miss"]
-    assert await replicas.sequence() == 0
-
-
-async def test_who_asks_just_after_the_end_gets_the_stored_answer(replicas: Replicas, peers: Scripted) -> None:
-    """The answer has ended and is on its way to the store: the follower waits for that instead of generating."""
-    one, other = await pair(replicas)
-    peers.delays = {"put": 0.2}
-    for seed in range(3):
-        body = {**ASK, "seed": seed}
-        assert (await replicas.ask(one, body))[-1].cache == "miss"
-        assert (await replicas.ask(other, body))[-1].cache == "exact"
-        assert len(peers.generated) == seed + 1
-
-
-async def test_who_missed_just_before_the_end_looks_again_under_the_lease(replicas: Replicas, peers: Scripted) -> None:
-    """The exact lookup missed before the answer was stored; the lease is free by the time it is claimed."""
-    one, other = await pair(replicas)
-    gate, claim = asyncio.Event(), other.unit._leases.claim
-
-    async def late(key: str) -> Any:
-        await gate.wait()
-        return await claim(key)
-
-    other.unit._leases.claim = late  # type: ignore[method-assign]
-    second = await replicas.stream(other)
-    await until(lambda: ("compress", "ended") in peers.log)
-    assert (await replicas.ask(one))[-1].cache == "miss"
-    await until(lambda: not one.unit._flights.all)
-    await one.unit._leases.close()
-    gate.set()
-    assert (await events_of(second))[-1].cache == "exact"
-    assert len(peers.generated) == 1
 
 
 async def test_a_failed_leader_does_not_poison_who_follows_elsewhere(replicas: Replicas, peers: Scripted) -> None:
@@ -233,7 +165,7 @@ async def test_a_follower_with_more_time_outlives_its_leaders_deadline(replicas:
 
 
 async def test_a_drain_finishes_who_follows_from_elsewhere(replicas: Replicas, peers: Scripted) -> None:
-    one, other = await pair(replicas)
+    one, other, newcomer = await replicas.add(), await replicas.add(), await replicas.add()
     gate = Gate(peers, 3)
     leader = await replicas.stream(one)
     await first_chunk(leader)
@@ -241,48 +173,25 @@ async def test_a_drain_finishes_who_follows_from_elsewhere(replicas: Replicas, p
     await first_chunk(follower)
     draining = asyncio.create_task(one.unit.drain())
     await until(lambda: one.unit.service.draining)
-    late = await replicas.client.stream(CHAT, ASK, tenant="acme")
-    await until(lambda: len(other.unit.service._calls) == 2)
+    late = await replicas.stream(newcomer)
+    await until(lambda: newcomer.leases.get("followed") == 1)
+    await first_chunk(late)
     gate.open()
     answers = await asyncio.gather(events_of(follower), events_of(late))
-    assert ["The" + text(answers[0]), text(answers[1])] == [ANSWER] * 2
+    assert ["The" + text(events) for events in answers] == [ANSWER] * 2
     assert (len(peers.generated), peers.cancelled) == (1, [])
     await draining
 
 
-async def test_without_a_bucket_every_replica_shares_for_itself(replicas: Replicas, peers: Scripted, bus: Bus) -> None:
-    one, other = await pair(replicas)
-    await bus.js.delete_stream(f"KV_{BUCKET}")
-    await bus.js.add_stream(name="squatter", subjects=[f"$KV.{BUCKET}.>"], max_msg_size=1)
-    gate = Gate(peers, 3)
-    streams = [await replicas.stream(replica) for replica in (one, one, other, other)]
-    await until(lambda: len(peers.generated) == 2)
-    await until(lambda: len(one.unit.service._calls) == len(other.unit.service._calls) == 2)
-    gate.open()
-    answers = await asyncio.gather(*(events_of(stream) for stream in streams))
-    assert [type(events[-1]) for events in answers] == [Done] * 4
-    assert [replica.leases for replica in (one, other)] == [{"unavailable": 1}] * 2
-    assert len(peers.generated) == 2
-    await bus.js.delete_stream("squatter")
-    for replica in (one, other):
-        await replica.unit._leases.start()
-        await until(lambda replica=replica: not replica.unit._leases._tasks)  # type: ignore[misc]
-        replica.unit._leases._resting_until = 0.0
-    gate = Gate(peers, 3)
-    streams = [await replicas.stream(replica, {**ASK, "seed": 1}) for replica in (one, other)]
-    await until(lambda: sum(replica.leases.get("followed", 0) for replica in (one, other)) == 1)
-    gate.open()
-    answers = await asyncio.gather(*(events_of(stream) for stream in streams))
-    assert sorted(events[-1].cache for events in answers) == ["miss", "shared"], "the bucket has been made again"
-
-
 async def test_no_chunk_is_missing_or_twice_in_any_stream(replicas: Replicas, peers: Scripted) -> None:
     one, other = await pair(replicas)
-    peers.answer = " ".join(f"word{at}" for at in range(60))
-    peers.chunk_delay_s = 0.03
+    peers.answer, gate = " ".join(f"word{at}" for at in range(60)), Gate(peers, 30)
+    peers.chunk_delay_s = 0.01
     first = await replicas.stream(one)
     await first_chunk(first)
     rest = [await replicas.stream(replica) for replica in (other, one, other)]
+    await until(lambda: (len(one.unit.service._calls), len(other.unit.service._calls)) == (3, 2))
+    gate.open()
     for events in await asyncio.gather(*(events_of(stream) for stream in rest)):
         chunks = [event for event in events if isinstance(event, Chunk)]
         assert [chunk.seq for chunk in chunks] == list(range(60))

@@ -2,10 +2,9 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
-from replica_rig import caching, events_of, first_chunk, half_scripted, running, text, until
+from replica_rig import Gate, caching, events_of, first_chunk, half_scripted, running, text, until
 from scripted_peers import ANSWER, Scripted
 
 from hasten.bus import Bus
@@ -53,8 +52,7 @@ async def test_what_its_readers_have_left_in_mid_stream_is_not_served_to_the_nex
     nats_server: NatsServer, bus: Bus, half_scripted: Scripted, tmp_path: Path
 ) -> None:
     """Case c2-07, with the readers at two replicas."""
-    peers: Any = half_scripted
-    peers.chunk_delay_s = 0.2
+    peers, gate = half_scripted, Gate(half_scripted, 1)
     async with caching(bus, tmp_path), running(nats_server, 2) as replicas:
         one, other = replicas.all
         streams = [await replicas.stream(replica) for replica in (one, other)]
@@ -63,6 +61,6 @@ async def test_what_its_readers_have_left_in_mid_stream_is_not_served_to_the_nex
         for stream in streams:
             await stream.aclose()
         await until(lambda: peers.cancelled)
-        peers.chunk_delay_s = 0.0
+        gate.open()
         events = await replicas.ask(other)
         assert (text(events), events[-1].cache) == (ANSWER, "miss")

@@ -1,6 +1,8 @@
 """Rows become documents over a real NATS and a real store: in order, older ones never over newer ones."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +10,15 @@ import msgspec
 import pytest
 from indexed_words import HashedWords
 from nats.js.errors import NotFoundError
-from retriever_rig import Rig, running, until, vectors_for
+from retriever_rig import Rig, running, until
 
 from hasten.bus import Bus
 from hasten.changes import DocumentRule, Rules, TableRule
 from hasten.changes.settings import Changes
 from hasten.codec import decode
 from hasten.messages.change import DEAD_STREAM, DeadLetter
+from hasten.messages.failure import Failed
 from hasten.messages.retrieve import Document, Retrieved
-from hasten.retriever.service import Retriever
-from hasten.retriever.settings import Settings
 from hasten.vectors.store import Where
 
 SUBJECT = "shop.public.articles"
@@ -65,6 +66,14 @@ async def letter(bus: Bus, number: int = 1) -> DeadLetter:
             return found
         except NotFoundError:
             await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def words(bus: Bus) -> AsyncIterator[HashedWords]:
+    made = HashedWords(bus)
+    await made.start()
+    yield made
+    await made.close()
 
 
 @STORES
@@ -201,6 +210,31 @@ async def test_a_row_that_cannot_be_completed_is_a_dead_letter_and_keeps_the_old
         assert await texts(rig) == ["The fee is 9."]
 
 
+async def test_a_row_that_cannot_be_indexed_any_more_leaves_no_older_text(bus: Bus, tmp_path: Path) -> None:
+    """Else every answer that is made anew is made of what the row said before."""
+    async with running(bus, tmp_path, changes=CHANGES, max_chunks=3) as rig:
+        unfit = (event("u", 7, "The fee is 15.", title="x" * 20_000), event("u", 7, "The fee is 15 euros.\n\n" * 4000))
+        for number, data in enumerate(unfit, start=1):
+            await sent(rig, event("u", 7, "The fee is 9."))
+            assert await texts(rig) == ["The fee is 9."]
+            at = await sent(rig, data)
+            assert await texts(rig) == []
+            found = await letter(bus, number)
+            assert (found.sequence, found.concerns) == (at, "document")
+        await sent(rig, event("u", 7, "The fee is 16."))
+        assert await texts(rig) == ["The fee is 16."]
+
+
+async def test_a_row_that_the_embedder_never_takes_leaves_no_older_text(bus: Bus, tmp_path: Path) -> None:
+    async with words(bus) as embedder, running(bus, tmp_path, changes=CHANGES, words=embedder, attempts=2) as rig:
+        await sent(rig, event("u", 7, "The fee is 9."))
+        embedder.broken = Failed("internal", "broken")
+        await sent(rig, event("u", 7, "The fee is 15."))
+        embedder.broken = None
+        assert (await letter(bus)).reason == "it could not be indexed (internal)"
+        assert await texts(rig) == []
+
+
 async def test_a_moved_key_moves_its_document(bus: Bus, tmp_path: Path) -> None:
     async with running(bus, tmp_path, changes=CHANGES) as rig:
         await sent(rig, event("c", 7, "The fee is 9."))
@@ -209,24 +243,3 @@ async def test_a_moved_key_moves_its_document(bus: Bus, tmp_path: Path) -> None:
         at = await sent(rig, msgspec.json.encode(moved))
         assert [one.document for one in await rig.found("fee")] == ["a8"]
         assert {(one.id, one.op) for one in rig.heard if one.sequence == at} == {("a7", "delete"), ("a8", "upsert")}
-
-
-async def test_two_replicas_make_the_same_of_rows_as_one(bus: Bus, tmp_path: Path) -> None:
-    """Whole and partial versions of few rows, taken by either: each ends as the last one says."""
-    store = vectors_for(":memory:", tmp_path, keep=True)
-    async with running(bus, tmp_path, vectors=store, changes=CHANGES, batch=4) as rig:
-        other = Retriever(Settings(batch=4, retry_s=0.02, poll_s=0.05), bus, store, CHANGES)
-        await other.start()
-        for round_ in range(12):
-            for key in range(4):
-                body = MARKER if (round_ + key) % 3 else f"The fee of {key} since {round_}."
-                data = event("u", key, body if round_ else f"The fee of {key}.", title=f"T{round_}")
-                last = await bus.store_raw(SUBJECT, data)
-        await until(lambda: rig.retriever.report()["applied"] >= last)
-        found = sorted(await rig.found("fee"), key=lambda one: one.document)
-        since = {key: max([round_ for round_ in range(1, 12) if not (round_ + key) % 3]) for key in range(4)}
-        assert [one.text for one in found] == [f"The fee of {key} since {since[key]}." for key in range(4)]
-        assert {one.title for one in found} == {"T11"}
-        await other.drain()
-        await other.close()
-    await store.inner.close()

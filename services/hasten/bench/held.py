@@ -1,5 +1,7 @@
 """What a system of this machine holds: memory of its processes, and disk of its collections."""
 
+import contextlib
+import os
 from pathlib import Path
 
 import msgspec
@@ -60,9 +62,11 @@ def _process(what: str, pid: int) -> Held | None:
 
 
 def _collection(folder: Path) -> Held:
+    """A compaction may remove files meanwhile; a file that two generations share counts once."""
     sizes = {}
-    for path in folder.rglob("*"):
-        if path.is_file():
-            file = path.stat()
-            sizes[file.st_ino] = file.st_blocks * 512
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                file = os.lstat(os.path.join(place, name))
+                sizes[file.st_ino] = file.st_blocks * 512
     return Held(what=f"collection {folder.name} on disk", disk_mb=sum(sizes.values()) >> 20)

@@ -54,10 +54,8 @@ class Explainer:
         )
 
     async def _near(self, lookup: CacheLookup, vector: Vector, tenant: str, era: str) -> list[Neighbour]:
-        reading, threshold = (
-            Reading(lookup.text[: self._settings.max_chars]),
-            threshold_of(lookup, tenant, self._settings),
-        )
+        reading = Reading(lookup.text[: self._settings.max_chars])
+        threshold = threshold_of(lookup, tenant, self._settings)
         found = []
         for entry, similarity in await self._shelf.near(vector, tenant, lookup.partition, era, now_ms()):
             judged = self._judge(lookup, reading, entry, similarity, threshold, era)

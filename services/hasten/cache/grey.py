@@ -1,37 +1,26 @@
-"""The grey zone: neighbours that no guard forbids outright although they are not near or not alike enough; pure."""
+"""The grey zone: which neighbours that no guard forbids, and that are not likely enough to be the same, are judged by a
+model, and under which hash its verdict is remembered; pure."""
 
 import hashlib
 import math
 
 import msgspec
 
-from hasten.cache.domain import Entry
-from hasten.cache.guards import Reading, language, names, numbers, order, polarity
+from hasten.cache.domain import Entry, least_similarity
 from hasten.cache.settings import Settings
 from hasten.fingerprint import question_hash
 from hasten.messages.cache import CacheLookup
 
 
-def arguable(asked: Reading, stored: Reading) -> bool:
-    """Whether a second opinion may say that two questions are the same: never over another language, other numbers or
-    names, a negation, opposites, or exchanged roles."""
-    return not (
-        language.differs(asked, stored)
-        or numbers.differ(asked.quantities, stored.quantities)
-        or numbers.reordered(asked.counted, stored.counted)
-        or names.differ(asked, stored)
-        or polarity.negation_differs(asked, stored)
-        or polarity.opposed(asked, stored)
-        or order.differs(asked, stored)
-    )
+def judged_from(lookup: CacheLookup, threshold: float, settings: Settings) -> float:
+    """The least cosine similarity of a pair that a second opinion is asked about; never below what the caller takes.
 
-
-def judged_from(lookup: CacheLookup, settings: Settings) -> float:
-    """The least similarity of a pair that a second opinion is asked about: never below what the caller takes, and
-    infinite for a caller who takes the identical text only."""
-    if lookup.max_distance is None:
-        return settings.opinion_floor
-    return max(settings.opinion_floor, 1.0 - lookup.max_distance) if lookup.max_distance > 0 else math.inf
+    Infinite for a caller who takes the identical text only, and where a tenant or a collection has a `threshold` of its
+    own that is stricter than the general one: who set it wants fewer hits, not a model's word for more.
+    """
+    if threshold > settings.threshold or (lookup.max_distance is not None and lookup.max_distance <= 0):
+        return math.inf
+    return max(settings.opinion_floor, least_similarity(lookup))
 
 
 def mark(entry: Entry, asked: str, settings: Settings) -> str:

@@ -9,8 +9,8 @@ from hasten.cache.domain import ALIKE, Entry, hit, least_similarity, threshold_o
 from hasten.cache.explanation import Explainer
 from hasten.cache.figures import Figures
 from hasten.cache.gate import Gate
-from hasten.cache.grey import arguable, judged_from
-from hasten.cache.guards import Reading
+from hasten.cache.grey import judged_from
+from hasten.cache.guards import Reading, compared
 from hasten.cache.guards.moment import passing
 from hasten.cache.judgement import Judgement, judged
 from hasten.cache.opinion import SecondOpinion
@@ -108,7 +108,7 @@ class Finder:
         threshold = threshold_of(lookup, tenant, self._settings)
         if threshold >= 1:
             return CacheMiss(reason="disabled")
-        least = judged_from(lookup, self._settings) if self._opinion.active else math.inf
+        least = judged_from(lookup, threshold, self._settings) if self._opinion.active else math.inf
         grey: dict[str, tuple[Entry, float]] = {}
         miss: CacheMiss | None = None
         for entry, similarity in await self._shelf.near(vector, tenant, lookup.partition, era, now_ms()):
@@ -155,7 +155,7 @@ class Finder:
         """Whether a second opinion may let this refused neighbour answer; asked before it, and again after."""
         if self._unfit(entry, lookup, era) or self._rejections.blocks(entry, lookup.text):
             return False
-        return arguable(reading, Reading(entry.text))
+        return compared(reading, Reading(entry.text)) is None
 
     def _refused(
         self, lookup: CacheLookup, reading: Reading, entry: Entry, similarity: float, threshold: float, era: str

@@ -38,19 +38,20 @@ class Pending:
         due = self._due.get((tenant, table))
         if due is None:
             due = self._due[tenant, table] = Due(at_s)
-        due.at_s = min(due.at_s, at_s)
-        self._note(due, table if due.whole else tag, sequence)
+        elif at_s < due.at_s:
+            due.at_s = at_s
+        noted = table if due.whole else tag
+        before = due.last.get(noted)
+        if before is None:
+            self._size += 1
+        if before is None or sequence > before:
+            due.last[noted] = sequence
         if len(due.last) > self._many and table not in UNCOUNTED:
             self._size += 1 - len(due.last)
             due.whole, due.last = True, {table: max(due.last.values())}
         while self._size > self._most:
             _, left = self._due.popitem(last=False)
             self._size -= len(left.last)
-
-    def _note(self, due: Due, tag: str, sequence: int) -> None:
-        before = due.last.pop(tag, None)
-        due.last[tag] = max(sequence, before or 0)
-        self._size += before is None
 
     def next_s(self) -> float | None:
         """When the next table is due."""

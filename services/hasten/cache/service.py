@@ -2,11 +2,11 @@
 
 import time
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import nats.errors
 
 from hasten.bus import Bus
 from hasten.cache import opinions
@@ -16,6 +16,7 @@ from hasten.cache.guards import Reading
 from hasten.cache.invalidation import Invalidator
 from hasten.cache.lookup import Finder, unsuited
 from hasten.cache.opinion import Load, SecondOpinion
+from hasten.cache.probe import told_apart
 from hasten.cache.rejections import Rejections
 from hasten.cache.served import ServedHits
 from hasten.cache.settings import Settings
@@ -43,7 +44,6 @@ from hasten.messages.cache import (
     Stored,
 )
 from hasten.messages.change import APPLIED, Applied
-from hasten.messages.embed import EMBED, Embed, Embedded
 from hasten.messages.failure import Failed
 from hasten.replicas import Barrier, Peers
 from hasten.service import Call, Service
@@ -54,17 +54,10 @@ from hasten.vectors.store import StoreError, Vector, VectorStore
 
 log = logger("cache")
 KEY_CHARS = 128
-PROBE_MS = 2000
-PROBES = ("How do I return a parcel?", "Which waterfall in Peru is the tallest?", "Reverse the word lamp.")
-"""Questions that have nothing to do with one another."""
-ONE_AND_THE_SAME = 0.95
-"""A similarity that no two of the probes have with a model that works (all-MiniLM-L6-v2: 0.13 at most)."""
 UNKNOWN_HIT = (
     "no hit by meaning is known under this request id of this tenant (each is kept for {hours:g} h): take the id of a "
     "request that was answered by meaning, or name the entry itself in entries"
 )
-SELF = "_cache"
-"""In whose name the cache asks the embedder for vectors of its own."""
 
 
 class Cache:
@@ -118,7 +111,9 @@ class Cache:
         for warning in self._changes.warnings:
             log.warning("%s", warning)
         await self._shelf.open()
-        await self._try_embedder()
+        if not await told_apart(self._bus, self._settings.dim):
+            log.error("the embedder finds unrelated questions alike: no hits by meaning until it tells some apart")
+            self._finder.distrust()
         await self._freshness.start()
         await self._rejections.start()
         await self._hits.start()
@@ -126,21 +121,6 @@ class Cache:
         await self._sweeper.tidy()
         self._sweeper.start()
         await self._service.start()
-
-    async def _try_embedder(self) -> None:
-        """Compares the embedder's vectors with the setting and with one another, if an embedder runs."""
-        deadline = now_ms() + PROBE_MS
-        reply = await self._bus.request(EMBED, Embed(texts=list(PROBES)), deadline_ms=deadline, tenant=SELF)
-        if not isinstance(reply, Embedded):
-            return
-        if reply.dim != self._settings.dim:
-            raise StoreError(
-                f"the embedder's vectors have {reply.dim} dimensions and those of the cache {self._settings.dim}: "
-                f"set [cache] dim = {reply.dim} and give the cache an empty store"
-            )
-        if not told_apart(reply.vectors, self._settings.dim):
-            log.error("the embedder finds unrelated questions alike: no hits by meaning until it tells some apart")
-            self._finder.distrust()
 
     async def drain(self) -> None:
         """Stops hearing and answers what was accepted."""
@@ -175,7 +155,10 @@ class Cache:
 
     async def _publish(self, tenant: str, tags: list[str], entries: int, reason: str, sequence: int) -> None:
         event = Invalidated(tags=tags, entries=entries, reason=reason, sequence=sequence)
-        await self._bus.publish(INVALIDATED, event, tenant=tenant)
+        try:
+            await self._bus.publish(INVALIDATED, event, tenant=tenant)
+        except (nats.errors.Error, Failed) as error:
+            log.warning("nobody was told of %d entries that are gone (%s)", entries, type(error).__name__)
 
     def _on_applied(self, applied: Applied, tokens: dict[str, str]) -> None:
         self._barrier.heard(applied, tokens)
@@ -227,13 +210,6 @@ class Cache:
         entries = list(dict.fromkeys([*body.entries, served.entry_id]))
         named = msgspec.structs.replace(body, entries=entries, reason=body.reason or "reject")
         return await self._invalidator.invalidate(named, call.tenant, served.question)
-
-
-def told_apart(vectors: list[bytes], dim: int) -> bool:
-    """Whether unrelated questions have vectors that are any different from one another."""
-    units = [unit for unit in (unit_vector(raw, dim) for raw in vectors) if unit is not None]
-    pairs = combinations(units, 2)
-    return len(units) == len(vectors) and all(float(left @ right) < ONE_AND_THE_SAME for left, right in pairs)
 
 
 def _named(request_id: str) -> str:

@@ -18,8 +18,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     request names counts, and 1 leaves exact hits only. A text of less than `min_words` words or more than `max_chars`
     characters is found by key only, and `candidates` neighbours are looked at.
 
-    `opinion` names a model that is asked about questions which are near a stored one, and which only soft guards or the
-    threshold refuse: `onnx:FOLDER` or `sentence-transformers:FOLDER`, empty for none (needs the extra `opinion`).
+    `opinion` names a model that is asked about questions which are near a stored one, and which no guard but only the
+    threshold refuses: `onnx:FOLDER` or `sentence-transformers:FOLDER`, empty for none (needs the extra `opinion`).
+    Where `thresholds` is stricter it is not asked.
     `opinion_mode` is `async` (this question is a miss, and the verdict counts from the next time on) or `inline` (the
     lookup waits up to `opinion_ms` for the verdict, which otherwise counts from the next time on). `opinion_threshold`
     is the least score, both ways, that makes two questions the same, and `opinion_floor` the least cosine similarity

@@ -48,7 +48,7 @@ def signs(left: Reading, right: Reading) -> Signs:
     """The signs of two questions; the same either way round."""
     ours, theirs = content.left_over(left, right)
     rest = [*ours, *theirs]
-    near = bool(rest) and likeness.changed(left, right) <= likeness.NEAR
+    near = bool(rest) and likeness.near(left, right)
     things = sum(kind(word) == "thing" for word in rest) if near else 0
     return Signs(
         near=float(near),

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from itertools import groupby
 
 from hasten.cache.domain import Entry
@@ -21,7 +21,7 @@ from hasten.deadline import now_ms
 from hasten.journal import Entry as Change
 from hasten.messages.change import SWEPT
 from hasten.replicas import Peers
-from hasten.telemetry import logger
+from hasten.telemetry import logger, where
 from hasten.vectors.store import StoreError
 
 log = logger("cache")
@@ -37,7 +37,7 @@ EXACT = 8
 FORMS = 4
 """Tags of a change of one row: with and without its schema, and what reaches answers about the whole table."""
 Publish = Callable[[str, list[str], int, str, int], Awaitable[None]]
-"""Says for a tenant which tags removed how many entries, why, and at which sequence."""
+"""Says for a tenant which tags removed how many entries, why, and at which sequence; never raises."""
 
 
 class Sweeper:
@@ -83,19 +83,22 @@ class Sweeper:
                         await self._news.wait()
                 continue
             began_s, rest = time.monotonic(), REST if len(self._pending) > EXACT * FORMS else 1
-            try:
-                await self.sweep()
-            except StoreError as error:
-                log.warning("the cache was not cleaned up: %s", error)
+            await self._tried(self.sweep())
             await asyncio.sleep(min(self._settings.sweep_s, rest * (time.monotonic() - began_s)))
 
     async def _tidy_always(self) -> None:
         while True:
             await asyncio.sleep(self._settings.tidy_s)
-            try:
-                await self.tidy()
-            except StoreError as error:
-                log.warning("the cache was not cleaned up: %s", error)
+            await self._tried(self.tidy())
+
+    async def _tried(self, work: Coroutine[None, None, None]) -> None:
+        """Whatever goes wrong, the next time is tried again: what is left takes room and is not served."""
+        try:
+            await work
+        except StoreError as error:
+            log.warning("the cache was not cleaned up: %s", error)
+        except Exception as error:
+            log.error("the cache was not cleaned up: %s", where(error))
 
     async def sweep(self) -> None:
         """Deletes the entries of what is due."""
@@ -108,10 +111,10 @@ class Sweeper:
         was read since is touched."""
         sequence, tags = changes[0][0], [tag for _, tag in changes]
         named = None if ALL in tags else tags
-        for where in stale_where(None if tenant == EVERYBODY else tenant, named, sequence):
+        for stale in stale_where(None if tenant == EVERYBODY else tenant, named, sequence):
             gone = Counter[str]()
             try:
-                await self._shelf.remove(where, gone, patient=True)
+                await self._shelf.remove(stale, gone, patient=True)
             finally:
                 for owner, entries in gone.items():
                     self._figures.gone("invalidated", entries)

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from hasten.client import Hasten
+from hasten.commands.calibrate import calibrate
 from hasten.commands.options import Json, Nats, Tenant, refuse, with_client
 from hasten.topics import BadName, checked
 
@@ -38,3 +39,6 @@ def reject(
         return 0
 
     with_client(nats, tenant, work)
+
+
+app.command()(calibrate)

@@ -97,7 +97,7 @@ def _answers(rows: list[Row]) -> Table:
 def _stages(rows: list[Row]) -> Table:
     table = Table(title="Where the time went (ms; stages may overlap)", title_justify="left")
     table.add_column("step")
-    stages = list(dict.fromkeys(stage for row in rows for stage in row.stages_ms))
+    stages = list(dict.fromkeys(stage for row in rows for stage, ms in row.stages_ms.items() if ms))
     for stage in stages:
         table.add_column(stage.replace("_", " "), justify="right")
     for row in rows:

@@ -13,8 +13,6 @@ from hasten.messages.failure import Failed
 SHORT_FOLLOW_UP_WORDS = 10
 CHARS_PER_TOKEN = 3.5
 """Of English text in current tokenizers; only the router's first estimate uses it."""
-
-
 LAST_SHARE = 0.1
 """The share of an entry's life at whose beginning it is refreshed at the earliest, so that short lives are not spent on
 refreshing."""

@@ -7,12 +7,13 @@ from msgspec.structs import replace
 
 from hasten.bus import Bus
 from hasten.fingerprint import parts_of, short
-from hasten.messages.cache import CACHE_LOOKUP, CacheHit, CacheLookup, CacheMiss
+from hasten.messages.cache import CACHE_LOOKUP, CacheHit, CacheMiss
 from hasten.messages.chat import ChatRequest
 from hasten.messages.embed import EMBED, Embed, Embedded
 from hasten.messages.explain import Explanation, Permission
 from hasten.orchestrator.domain import Plan, plan_of
 from hasten.orchestrator.permission import forbidden
+from hasten.orchestrator.stages import lookup_of
 from hasten.service import Call
 
 
@@ -45,18 +46,7 @@ class Explainer:
         self, request: ChatRequest, plan: Plan, vector: bytes | None, call: Call
     ) -> CacheHit | CacheMiss | None:
         """The cache's account, None when no cache answers."""
-        print_, policy = plan.fingerprint, request.cache
-        body = CacheLookup(
-            key=print_.key,
-            partition=print_.partition,
-            text=print_.text,
-            vector=vector,
-            max_age_s=policy.max_age_s,
-            max_distance=policy.max_distance,
-            tags=policy.tags,
-            explain=True,
-            parts=parts_of(request),
-        )
+        body = lookup_of(request, plan, vector, explain=True)
         reply = await self._bus.request(
             CACHE_LOOKUP, body, tenant=call.tenant, deadline_ms=call.deadline_ms, request_id=call.request_id
         )

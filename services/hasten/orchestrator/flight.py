@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from hasten.messages.cache import CacheMiss
-from hasten.messages.chat import Chunk, Done, Turn
+from hasten.messages.chat import Chunk, Done, Note, Turn
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.follow import Basis
 from hasten.telemetry import Stopwatch, logger, where
@@ -80,6 +80,10 @@ class Flight:
     def text(self, text: str = "", **deltas: Any) -> None:
         """Appends a chunk with the next sequence number."""
         self.say(Chunk(seq=self.chunks, text=text, **deltas))
+
+    def note(self, kind: str, data: dict[str, Any]) -> None:
+        """Appends a note."""
+        self.say(Note(kind=kind, data=data))
 
     def extend(self, deadline_ms: float) -> None:
         """Lets the flight live as long as a reader who has joined it."""

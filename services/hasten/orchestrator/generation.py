@@ -82,7 +82,7 @@ class Generation:
         self._reasoning = [chunk.reasoning for chunk in flight.said if chunk.reasoning]
         self._tool_calls = [call for chunk in flight.said for call in chunk.tool_calls or []]
 
-    async def run(self, routed: Routed, messages: list[Turn], reroute: Reroute) -> tuple[Answer, Done]:
+    async def run(self, routed: Routed, messages: list[Turn], reroute: Reroute) -> Answer:
         """Streams the answer to the flight and returns it whole; raises Failed when no worker could finish it.
 
         Before the first chunk any worker may take over. Afterwards only one of the same model whose engine continues
@@ -98,7 +98,7 @@ class Generation:
             ended = await self._attempt(routed, messages, f"{self._flight.id}-{asked}")
             asked += 1
             if isinstance(ended, Done):
-                return self._answer(ended, routed), ended
+                return self._answer(ended, routed)
             if ended.code == "deadline" and until_ms < self._flight.deadline_ms and self._may_go_on(routed):
                 continue
             failed.append(routed.worker)

@@ -35,12 +35,13 @@ _leases = counter("leases_total", "Generations by what became of their lease", "
 class Word(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The value of a key: its `leader` since `since_ms`, or, without a leader, that a flight of then has ended.
 
-    `stored` says that its answer went to the cache.
+    `stored` says that its answer went to the cache, `quiet` that the flight makes an answer anew which is still served.
     """
 
     leader: str = ""
     since_ms: int = 0
     stored: bool = False
+    quiet: bool = False
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,9 +64,9 @@ class _Conflict(Exception):
 class Leases:
     """The bucket as one replica sees it. Without a bucket nothing fails: a claim is None, and a counter says so."""
 
-    def __init__(self, bus: Bus, replica: str, longest_s: float) -> None:
+    def __init__(self, bus: Bus, replica: str, longest_s: float, claim_s: float = CLAIM_S) -> None:
         self._bus, self.replica, self._longest_s = bus, replica, longest_s
-        self._resting_until = float("-inf")
+        self._claim_s, self._resting_until = claim_s, float("-inf")
         self._tasks: set[asyncio.Task[None]] = set()
         self.counts: dict[str, int] = {}
 
@@ -81,7 +82,7 @@ class Leases:
             allow_rollup_hdrs=True,
         )
         try:
-            async with asyncio.timeout(CLAIM_S * 4):
+            async with asyncio.timeout(self._claim_s * 4):
                 try:
                     await self._bus.js.stream_info(f"KV_{BUCKET}")
                 except NotFoundError:
@@ -89,9 +90,9 @@ class Leases:
         except (nats.errors.Error, TimeoutError) as error:
             log.warning("no generation is shared between replicas now (the bucket: %s)", type(error).__name__)
 
-    async def claim(self, key: str) -> Lease | None:
+    async def claim(self, key: str, *, quiet: bool = False) -> Lease | None:
         """Makes this replica the leader of a key, or returns the lease of the one that is; None without a bucket."""
-        return await self._tried(self._claim(key, 0))
+        return await self._tried(self._claim(key, 0, quiet))
 
     async def take(self, lease: Lease) -> Lease | None:
         """Takes a lease from a leader that is lost, unless another replica was quicker: then its lease is returned."""
@@ -108,10 +109,10 @@ class Leases:
         revision, word = await self._read(key)
         return Lease(key=key, revision=revision, word=word)
 
-    async def _claim(self, key: str, revision: int) -> Lease:
+    async def _claim(self, key: str, revision: int, quiet: bool = False) -> Lease:
         before: Word | None = None
         while True:
-            word = Word(leader=self.replica, since_ms=int(now_ms()))
+            word = Word(leader=self.replica, since_ms=int(now_ms()), quiet=quiet)
             with contextlib.suppress(_Conflict):
                 made = await self._write(key, word, revision, self._longest_s)
                 return Lease(key=key, revision=made, word=word, held=True, before=before)
@@ -126,14 +127,19 @@ class Leases:
             self.count("unavailable")
             return None
         try:
-            async with asyncio.timeout(CLAIM_S):
+            async with asyncio.timeout(self._claim_s):
                 return await work
         except (nats.errors.Error, TimeoutError, msgspec.DecodeError) as error:
-            log.warning("a generation is not shared between replicas (%s)", type(error).__name__)
-            self._resting_until = time.monotonic() + REST_S
-            self._begin(self.start())
+            self._rest(type(error).__name__)
             self.count("unavailable")
             return None
+
+    def _rest(self, why: str) -> None:
+        """Leaves the bucket alone for a while and has it made anew: once for all who have failed together."""
+        rested, self._resting_until = time.monotonic() >= self._resting_until, time.monotonic() + REST_S
+        if rested:
+            log.warning("generations are not shared between replicas (%s)", why)
+            self._begin(self.start())
 
     async def _write(self, key: str, word: Word, revision: int, lives_s: float) -> int:
         """Replaces exactly `revision` (0: nothing) and returns the new one; raises _Conflict."""
@@ -162,7 +168,7 @@ class Leases:
 
     async def _release(self, lease: Lease, word: Word, lives_s: float) -> None:
         with contextlib.suppress(_Conflict, nats.errors.Error, TimeoutError):
-            async with asyncio.timeout(CLAIM_S * 4):
+            async with asyncio.timeout(self._claim_s * 4):
                 await self._write(lease.key, word, lease.revision, lives_s)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 
 from hasten.bus import Bus
-from hasten.chunks import split_text
 from hasten.freshness import Freshness
 from hasten.messages.cache import Answer, CacheHit, CacheMiss
-from hasten.messages.chat import ChatRequest, Done, Note, Turn, Usage
+from hasten.messages.chat import ChatRequest, Turn
 from hasten.messages.compress import Compressed
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import Passage, Retrieved
@@ -24,6 +23,7 @@ from hasten.orchestrator.lease import Lease
 from hasten.orchestrator.permission import forbidden
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.relay import Relay
+from hasten.orchestrator.replay import done_of, replay
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.share import Share
 from hasten.orchestrator.stages import Stages
@@ -92,8 +92,10 @@ class Path:
         return self._hit_of(self._exact_task)
 
     async def _claim(self) -> Lease | None:
-        """Claims the lease as soon as the exact lookup has missed."""
-        if self._exact_task is not None:
+        """Claims the lease as soon as the exact lookup has missed; while that is slow, looks whom one could follow."""
+        if self._exact_task is not None and not self._exact_task.done():
+            if (lease := await self._share.led()) is not None:
+                return lease
             await asyncio.wait([self._exact_task])
         return await self._share.claim() if self._hit_of(self._exact_task) is None else None
 
@@ -191,7 +193,7 @@ class Path:
                     self.serve(hit)
                     return None
         if self._request.explain:
-            self._note("cache", {"hit": None, **self._why_not()})
+            self._flight.note("cache", {"hit": None, **self._why_not()})
         routed, retrieved = await route, await retrieve if retrieve else Retrieved()
         compressed = await self._stages.compress(routed, retrieved.passages)
         return Prepared(routed=routed, retrieved=retrieved, compressed=compressed, vector=vector)
@@ -213,23 +215,23 @@ class Path:
             self._note_sources(used, retrieved.missing)
         sizes = {"tokens_before": compressed.tokens_before, "tokens_after": compressed.tokens_after}
         parts = [msgspec.to_builtins(part) for part in compressed.parts] if self._request.explain else []
-        self._note("compress", {**sizes, "stable_tokens": compressed.stable_tokens, "parts": parts})
+        self._flight.note("compress", {**sizes, "stable_tokens": compressed.stable_tokens, "parts": parts})
         flight.sources = _sources(used)["passages"]
         await self._stream(prepared.routed, compressed.messages, retrieved, prepared.vector)
 
     async def _stream(self, routed: Routed, messages: list[Turn], retrieved: Retrieved, vector: bytes | None) -> None:
         generation = Generation(self._bus, self._flight, self._request, self._settings)
         reroute = Reroute(self._stages, retrieved.passages, vector, self._note_route)
-        answer, done = await generation.run(routed, messages, reroute)
-        await self._finish(answer, done, vector)
+        answer = await generation.run(routed, messages, reroute)
+        await self._finish(answer, vector)
 
-    async def _finish(self, answer: Answer, done: Done, vector: bytes | None) -> None:
+    async def _finish(self, answer: Answer, vector: bytes | None) -> None:
         """Ends the stream, then stores the answer unless something it depends on changed meanwhile."""
         flight = self._flight
         fresh = self._freshness.fresh(flight.tenant, flight.tags, flight.read_seq)
         if not fresh:
-            self._note("cache", {"hit": None, "stored": False, "reason": "stale"})
-        flight.say(self._done(done.finish_reason, answer, "miss"))
+            self._flight.note("cache", {"hit": None, "stored": False, "reason": "stale"})
+        flight.say(done_of(flight, answer, "miss"))
         if self._plan.store and fresh:
             notes = [{"kind": "sources", "data": {"passages": flight.sources}}] if flight.sources else []
             put = await self._stages.put(msgspec.structs.replace(answer, notes=notes), vector)
@@ -237,55 +239,17 @@ class Path:
             self._recent.forget(flight.tenant, self._plan.fingerprint.key)
 
     def serve(self, hit: CacheHit) -> None:
-        """Streams a cached answer in pieces whose concatenation is the stored text."""
-        flight, answer = self._flight, hit.answer
-        flight.tags, flight.read_seq = hit.tags, hit.read_seq
-        about = {"hit": hit.kind, "model": answer.model, "entry_id": hit.entry_id, "age_s": hit.age_s}
-        why = {"explained": msgspec.to_builtins(hit.explained)} if hit.explained is not None else {}
-        expired = {"stale": True} if hit.stale else {}
-        self._note("cache", {**about, "similarity": round(hit.similarity, 6), **expired, **why})
+        """Ends the flight with a stored answer."""
         self._on_hit(hit)
-        for note in answer.notes:
-            if isinstance(note.get("kind"), str) and isinstance(note.get("data"), dict):
-                self._note(note["kind"], note["data"])
-        if answer.reasoning:
-            flight.text(reasoning=answer.reasoning)
-        pieces = split_text(answer.text)
-        size = self._settings.replay_words
-        for start in range(0, len(pieces), size):
-            flight.text("".join(pieces[start : start + size]))
-        if answer.tool_calls:
-            flight.text(tool_calls=answer.tool_calls)
-        usage = from_cache(answer.usage)
-        flight.say(self._done(answer.finish_reason, msgspec.structs.replace(answer, usage=usage), hit.kind))
-
-    def _done(self, finish_reason: str, answer: Answer, cache: Any) -> Done:
-        flight = self._flight
-        return Done(
-            finish_reason=finish_reason,
-            usage=answer.usage,
-            model=answer.model,
-            cache=cache,
-            timings_ms=dict(flight.watch.stages),
-            chunks=flight.chunks,
-        )
-
-    def _note(self, kind: str, data: dict[str, Any]) -> None:
-        self._flight.say(Note(kind=kind, data=data))
+        replay(self._flight, hit, self._settings.replay_words)
 
     def _note_route(self, routed: Routed) -> None:
         fields = ("model", "worker", "reason", "confidence", "difficulty", "expected_ttft_ms")
         data = {name: getattr(routed, name) for name in fields}
-        self._note("route", {**data, "features": routed.features} if self._request.explain else data)
+        self._flight.note("route", {**data, "features": routed.features} if self._request.explain else data)
 
     def _note_sources(self, used: list[Passage], missing: list[str]) -> None:
-        self._note("sources", {**_sources(used), **({"missing": missing} if missing else {})})
-
-
-def from_cache(usage: Usage) -> Usage:
-    """The counts of the first generation, with all tokens marked as cached: they cost nothing this time."""
-    details = {**(usage.completion_tokens_details or {}), "cached_tokens": usage.completion_tokens}
-    return msgspec.structs.replace(usage, cached_tokens=usage.prompt_tokens, completion_tokens_details=details)
+        self._flight.note("sources", {**_sources(used), **({"missing": missing} if missing else {})})
 
 
 def _sources(used: list[Passage]) -> dict[str, Any]:

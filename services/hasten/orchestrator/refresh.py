@@ -54,7 +54,7 @@ class Refresher:
         if known is not None and (known.word.leader or known.word.since_ms >= made_ms):
             _refreshes.labels("elsewhere").inc()
             return
-        lease = await self._leases.claim(key)
+        lease = await self._leases.claim(key, quiet=True)
         if lease is not None and not lease.held:
             _refreshes.labels("elsewhere").inc()
             return

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from typing import Any
 
-import msgspec
 import nats.errors
 
 from hasten.bus import Bus
@@ -23,9 +22,9 @@ from hasten.orchestrator.flight import Flight, Flights
 from hasten.orchestrator.lease import Lease, Leases
 from hasten.orchestrator.path import Path
 from hasten.orchestrator.permission import outcome_of
+from hasten.orchestrator.reader import Reader
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.refresh import Refresher
-from hasten.orchestrator.relay import SHARED
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.share import Share
 from hasten.service import Call, Service
@@ -34,8 +33,6 @@ from hasten.topics import BadName, checked, random_id
 
 _answers = counter("answers_total", "Requests that ended, by source of the answer or failure code", "source")
 _ttft = histogram("ttft_seconds", "From a request's arrival to its first chunk", "source")
-
-
 CALLERS_FAULT = frozenset({"bad_request", "unsupported", "context_overflow", "model_not_found", "too_large"})
 """Failures that an identical request would meet as well."""
 EXPLAINED = 16
@@ -87,7 +84,7 @@ class Orchestrator:
         plan = plan_of(request)
         asked_ms = min(request.deadline_ms or self._settings.deadline_ms, self._settings.max_deadline_ms)
         deadline_ms = min(call.deadline_ms, now_ms() + asked_ms)
-        reader = _Reader(call, Stopwatch())
+        reader = Reader(call, Stopwatch())
         try:
             async with asyncio.timeout(max(0.0, (deadline_ms - now_ms()) / 1000)):
                 await self._follow(request, plan, call, deadline_ms, reader)
@@ -96,9 +93,7 @@ class Orchestrator:
         finally:
             await self._announce(call, reader, plan)
 
-    async def _follow(
-        self, request: ChatRequest, plan: Plan, call: Call, deadline_ms: float, reader: "_Reader"
-    ) -> None:
+    async def _follow(self, request: ChatRequest, plan: Plan, call: Call, deadline_ms: float, reader: Reader) -> None:
         """Reads the flight of this request; joins or starts the next one when another's fails before its first chunk,
         or turns out to have been read before a change."""
         retried = False
@@ -109,7 +104,7 @@ class Orchestrator:
                 return
             retried = retried or outcome == "failed"
 
-    async def _read(self, flight: Flight, shared: bool, reader: "_Reader", *, may_retry: bool) -> str:
+    async def _read(self, flight: Flight, shared: bool, reader: Reader, *, may_retry: bool) -> str:
         """Sends on what the flight says: `read`; `failed` or `stale` when it did so before the first chunk.
 
         What the answer depends on is known when a note says so: at the latest then it shows whether it was read before
@@ -196,7 +191,7 @@ class Orchestrator:
                     told = None
                 await call.send(event)
 
-    async def _announce(self, call: Call, reader: "_Reader", plan: Plan) -> None:
+    async def _announce(self, call: Call, reader: Reader, plan: Plan) -> None:
         outcome = "done" if isinstance(reader.ended, Done) else getattr(reader.ended, "code", "cancelled")
         done = reader.ended if isinstance(reader.ended, Done) else Done(finish_reason="")
         source = done.cache if outcome == "done" else outcome
@@ -240,52 +235,8 @@ class Orchestrator:
         """Ends what is left."""
         await self.service.close()
         await self._refresher.close()
+        await self._leases.close()
         await self._freshness.close()
-
-
-class _Reader:
-    """What one caller has been sent of a flight."""
-
-    def __init__(self, call: Call, watch: Stopwatch) -> None:
-        self._call, self.watch = call, watch
-        self.chunks = 0
-        self.ttft_ms = 0.0
-        self.ended: Done | Failure | None = None
-        self.flight: Flight | None = None
-        self.hit: dict[str, Any] = {}
-        self._joined = False
-
-    async def joined(self) -> None:
-        """Says, once, that the answer is another's as well."""
-        if not self._joined:
-            self._joined = True
-            await self._call.send(SHARED)
-
-    async def take(self, event: Any, flight: Flight, shared: bool) -> None:
-        """Sends an event on, with this caller's own times in the last one."""
-        self.flight = flight
-        if event == SHARED:
-            await self.joined()
-            return
-        if isinstance(event, Chunk):
-            if not self.chunks:
-                self.ttft_ms = round(self.watch.elapsed_ms(), 3)
-            self.chunks += 1
-        elif isinstance(event, Note) and event.kind == "cache" and event.data.get("hit"):
-            self.hit = event.data
-        elif isinstance(event, Done):
-            timings = {**event.timings_ms, "total": round(self.watch.elapsed_ms(), 3)}
-            cache = "shared" if shared and event.cache == "miss" else event.cache
-            event = msgspec.structs.replace(event, ttft_ms=self.ttft_ms, timings_ms=timings, cache=cache)
-        if isinstance(event, (Done, Failure)):
-            await self.end(event)
-        else:
-            await self._call.send(event)
-
-    async def end(self, event: Done | Failure) -> None:
-        """Sends the last event."""
-        self.ended = event
-        await self._call.send(event)
 
 
 def _check_collection(name: str) -> None:

@@ -20,6 +20,11 @@ class Share:
         if held is not None:
             self._begin(_given(held))
 
+    async def led(self) -> Lease | None:
+        """The lease of a replica that generates for its readers already; nothing is claimed."""
+        lease = await self._leases.look(self._key) if self._key and self._task is None else None
+        return lease if lease is not None and lease.word.leader and not lease.word.quiet else None
+
     async def claim(self) -> Lease | None:
         """A lease of ours, or that of the replica to follow; None to go alone."""
         if self._task is None and self._key:

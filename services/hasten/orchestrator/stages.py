@@ -52,19 +52,7 @@ class Stages:
 
     async def semantic(self, vector: bytes) -> CacheHit | CacheMiss:
         """Looks the request up by meaning."""
-        print_, policy = self._plan.fingerprint, self._request.cache
-        lookup = CacheLookup(
-            key=print_.key,
-            partition=print_.partition,
-            text=print_.text,
-            vector=vector,
-            max_age_s=policy.max_age_s,
-            max_distance=policy.max_distance,
-            tags=policy.tags,
-            collections=self._request.knowledge,
-            explain=self._request.explain,
-            parts=parts_of(self._request) if self._request.explain else {},
-        )
+        lookup = lookup_of(self._request, self._plan, vector, explain=self._request.explain)
         return await self._lookup("semantic", lookup)
 
     async def _lookup(self, stage: str, lookup: CacheLookup) -> CacheHit | CacheMiss:
@@ -149,3 +137,20 @@ class Stages:
         )
         reply = await self._ask("put", CACHE_PUT, body)
         return reply.entry_id if isinstance(reply, Stored) else None
+
+
+def lookup_of(request: ChatRequest, plan: Plan, vector: bytes | None, *, explain: bool) -> CacheLookup:
+    """The lookup by meaning of a request; without a vector, as when its question cannot be embedded, by key."""
+    print_, policy = plan.fingerprint, request.cache
+    return CacheLookup(
+        key=print_.key,
+        partition=print_.partition,
+        text=print_.text,
+        vector=vector,
+        max_age_s=policy.max_age_s,
+        max_distance=policy.max_distance,
+        tags=policy.tags,
+        collections=request.knowledge,
+        explain=explain,
+        parts=parts_of(request) if explain else {},
+    )

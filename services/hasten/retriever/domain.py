@@ -23,16 +23,23 @@ class Refused(ValueError):
     """A document or a request that can never be served; the text is one sentence without content."""
 
 
+class Unfit(Refused):
+    """A version of a document that is known and can never be indexed: what was there before is no longer so."""
+
+
 def check(document: Document) -> None:
-    """Raises Refused for a document that must not be indexed."""
+    """Raises Refused for a document that must not be indexed, Unfit for what it holds."""
     if not 1 <= len(document.id) <= MAX_ID_CHARS:
         raise Refused(f"the id of a document must have 1 to {MAX_ID_CHARS} characters")
     if UNCHANGED in (document.text.strip(), document.title.strip()):
         raise Refused("the text or title is Debezium's placeholder for a column that did not change")
     about = {name: getattr(document, name) for name in ("title", "url", "tags", "metadata")}
     if (have := len(msgspec.json.encode(about))) > MAX_ABOUT_BYTES:
-        raise Refused(f"title, url, tags and metadata have {have} bytes, at most {MAX_ABOUT_BYTES} are taken")
-    check_filter(document.metadata)
+        raise Unfit(f"title, url, tags and metadata have {have} bytes, at most {MAX_ABOUT_BYTES} are taken")
+    try:
+        check_filter(document.metadata)
+    except Refused as error:
+        raise Unfit(str(error)) from None
 
 
 def check_filter(fields: Mapping[str, Scalar | list[Scalar]]) -> None:

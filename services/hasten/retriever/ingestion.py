@@ -14,7 +14,7 @@ from hasten.changes.settings import Changes
 from hasten.dead_letters import DeadLetters
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import INGESTED, Document, Ingested
-from hasten.retriever.domain import Refused
+from hasten.retriever.domain import Refused, Unfit
 from hasten.retriever.embedding import PASSING
 from hasten.retriever.intake import Intake, sequence
 from hasten.retriever.library import Library
@@ -207,30 +207,33 @@ class Ingestion:
         """Applies what one message does to several documents; it is done when all of it is."""
         at = sequence(msg)
         for step in todo:
-            async with self._places:
-                try:
-                    if isinstance(step, Emptied):
-                        await self._library.empty_table(step.origin, at)
-                        _documents.labels("truncate", "applied").inc()
-                    else:
-                        if step.partial and not await self._clear(at):
-                            raise TimeoutError
-                        await self._announce(step, await self._applied(step))
-                except Refused as error:
-                    self._bury(msg, str(error))  # the other documents of the message are made all the same
-                except Exception as error:
-                    mail = step if isinstance(step, Mail) else Mail(NOBODY, at, Document(id="", op="delete"))
-                    with contextlib.suppress(*BUS_ERRORS, StoreError):
-                        await self._failed(mail, msg, error)
-                    return
+            try:
+                if isinstance(step, Mail) and step.partial and not await self._clear(at):
+                    raise TimeoutError
+                async with self._places:
+                    await self._step(step, msg)
+            except Refused as error:
+                self._bury(msg, str(error))  # the other documents of the message are made all the same
+            except Exception as error:
+                mail = step if isinstance(step, Mail) else Mail(NOBODY, at, Document(id="", op="delete"))
+                with contextlib.suppress(*BUS_ERRORS, StoreError):
+                    await self._failed(mail, msg, error)
+                return
         with contextlib.suppress(*BUS_ERRORS):
             await self._intake.done(msg)
         await self._refresh()
 
+    async def _step(self, step: Mail | Emptied, msg: Msg) -> None:
+        if isinstance(step, Emptied):
+            await self._library.empty_table(step.origin, sequence(msg))
+            _documents.labels("truncate", "applied").inc()
+        else:
+            await self._announce(step, await self._applied(step, msg))
+
     async def _one(self, mail: Mail, msg: Msg) -> None:
         """Applies a document and says so; gives the message back, or up, when it could not be applied."""
         try:
-            manifest = await self._applied(mail)
+            manifest = await self._applied(mail, msg)
             await self._intake.done(msg)
         except Exception as error:
             with contextlib.suppress(*BUS_ERRORS, StoreError):
@@ -239,9 +242,15 @@ class Ingestion:
         await self._refresh()
         await self._announce(mail, manifest)
 
-    async def _applied(self, mail: Mail) -> Manifest:
+    async def _applied(self, mail: Mail, msg: Msg) -> Manifest:
         with _seconds.time():
-            manifest = await self._writer.apply(mail)
+            try:
+                manifest = await self._writer.apply(mail)
+            except Unfit as error:
+                if mail.row is None:
+                    raise  # whoever published it is told, and may keep the version before
+                self._bury(msg, str(error))
+                manifest = await self._writer.apply(mail.deletion)
         if self._library.hidden.get(mail.key.id) == mail.sequence:
             del self._library.hidden[mail.key.id]
         return manifest
@@ -270,6 +279,8 @@ class Ingestion:
             await self._library.discard(mail.key, mail.sequence)
             if mail.row is not None:
                 self._bury(msg, reason)
+                if not isinstance(error, Refused):  # else the row may be as the version before says
+                    await self._writer.apply(mail.deletion)
             await self._refuse(msg, mail.key, mail.document, reason)
 
     async def _refuse(self, msg: Msg, key: Key | None, document: Document, reason: str) -> None:

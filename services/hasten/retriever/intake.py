@@ -38,14 +38,16 @@ class Intake:
         self._held: dict[int, Msg] = {}
         self._asking = asyncio.Lock()
         self.keep_s = ack_wait_s / 4
+        self._settling: set[int] = set()
         self._first = 0
+        self._bound = False
         self.idle = False
         self.applied = 0
         self.lag = 0
 
     async def stream(self, sources: list[str]) -> str:
         """Makes the stream if need be; returns when it was made, which tells it from another of the same name."""
-        await ensure_stream(self._bus, sources)
+        await ensure_stream(self._bus, sources, anew=self._bound)
         return str((await self._bus.js.stream_info(STREAM)).created)
 
     async def forget(self) -> None:
@@ -66,6 +68,7 @@ class Intake:
         self._held.clear()
         await self._bus.js.add_consumer(STREAM, config)
         self._subscription = await self._bus.js.pull_subscribe_bind(DURABLE, stream=STREAM)
+        self._bound = True
         await self.refresh()
 
     @property
@@ -105,10 +108,13 @@ class Intake:
 
     async def done(self, msg: Msg) -> None:
         """Says that a message has been applied, and returns when the server knows."""
+        at = sequence(msg)
+        self._settling.add(at)
         try:
             await msg.ack_sync(timeout=REPLY_S)
         finally:
-            self._held.pop(sequence(msg), None)
+            self._held.pop(at, None)
+            self._settling.discard(at)
 
     async def passed(self, msgs: list[Msg]) -> None:
         """Says of messages that nothing has to be done for them."""
@@ -137,9 +143,9 @@ class Intake:
         message, which is on the safe side.
         """
         async with self._asking:
-            held = set(self._held)
+            held = self._held.keys() - self._settling
             info = await self._bus.js.consumer_info(STREAM, DURABLE)
-            alone = held == self._held.keys() and (info.num_ack_pending or 0) <= len(held)
+            alone = held == self._held.keys() - self._settling and (info.num_ack_pending or 0) <= len(held)
             self._first = min(held, default=0) if alone else 0
             floor = info.ack_floor.stream_seq if info.ack_floor else 0
             self.applied = min(floor, min(self._held, default=floor + 1) - 1)
@@ -149,7 +155,8 @@ class Intake:
         """Whether all messages before this one, which is held, had been applied at the last `refresh`.
 
         So it is at the acknowledgement floor, or when nothing is unacknowledged anywhere but what is held here and this
-        is the first of it: single messages that were deleted from the stream leave the floor behind.
+        is the first of it: single messages that were deleted from the stream leave the floor behind. What is just being
+        acknowledged here does not count as held, for the server may not count it any more.
         """
         return self.applied >= sequence - 1 or self._first == sequence
 

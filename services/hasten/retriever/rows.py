@@ -1,7 +1,7 @@
 """Turns row events into versions of documents, as the rules of their tables say; pure."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from hasten.changes.positions import Position, position
 from hasten.changes.rules import Made, Rule, tenant_of
 from hasten.messages.chat import Scalar
 from hasten.messages.retrieve import Document
-from hasten.retriever.domain import Refused, check
+from hasten.retriever.domain import Refused, Unfit, check
 from hasten.retriever.records import Key, Manifest
 
 
@@ -50,6 +50,12 @@ class Mail(msgspec.Struct, frozen=True):
         """Whether it can be completed only from the version before."""
         return self.row is not None and bool(self.row.missing)
 
+    @property
+    def deletion(self) -> "Mail":
+        """The same version as one that deletes the document."""
+        row = None if self.row is None else msgspec.structs.replace(self.row, missing=frozenset())
+        return Mail(self.key, self.sequence, Document(id=self.key.document, op="delete"), row)
+
 
 class Emptied(msgspec.Struct, frozen=True):
     """All documents of a table go."""
@@ -74,27 +80,38 @@ def steps(subject: str, headers: Mapping[str, str], data: bytes, sequence: int, 
     for rule in rules.find(event.table, event.schema) if event.table else ():
         if rule.document is not None:
             try:
-                made.todo.extend(_of_rule(rule, rule.document, event, sequence))
+                for step in _of_rule(rule, rule.document, event, sequence):
+                    made.todo.append(step)
             except Refused as error:
                 made.refused.append(str(error))
     return made
 
 
-def _of_rule(rule: Rule, made: Made, event: Event, sequence: int) -> list[Mail | Emptied]:
+def _of_rule(rule: Rule, made: Made, event: Event, sequence: int) -> Iterator[Mail | Emptied]:
+    """Raises Refused after what can be done: a row that may not go where it belongs now is no longer where it was, and
+    the document of one that cannot be indexed any more is not what it says."""
     if event.op == "truncate":
-        return [Emptied(rule.table)]
+        yield Emptied(rule.table)
+        return
     if event.fault:
-        return []
+        return
     known = identities(event, rule.key)
     if not known:
         raise Refused("the key of the row cannot be told, so its document stays as it was")
     if event.op == "delete":
-        return [_deleted(rule, made, event, one, sequence) for one in known]
+        yield from (_deleted(rule, made, event, one, sequence) for one in known)
+        return
     if event.after is None:
         raise Refused("the event carries no row, so its document stays as it was")
     now = next(iter(identities(msgspec.structs.replace(event, key=None, before=None), rule.key)), known[0])
-    gone = [_deleted(rule, made, event, one, sequence) for one in known if one != now]
-    return [*gone, _upserted(rule, made, event, now, sequence)]
+    for one in known:
+        if one != now and tenant_of(made.tenant, one) is not None:
+            yield _deleted(rule, made, event, one, sequence)
+    try:
+        yield _upserted(rule, made, event, now, sequence)
+    except Unfit:
+        yield _deleted(rule, made, event, now, sequence)
+        raise
 
 
 def _row(rule: Rule, made: Made, event: Event, identity: Identity) -> Row:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from hasten.changes.positions import Position
 from hasten.messages.retrieve import Document
 from hasten.retriever.chunking import Chunk, chunks
-from hasten.retriever.domain import Refused
+from hasten.retriever.domain import Unfit
 from hasten.retriever.embedding import Embedding
 from hasten.retriever.library import Library
 from hasten.retriever.reading import readable
@@ -73,7 +73,7 @@ class Writer:
             document.text, document.media_type, title=document.title, passage_chars=self._settings.passage_chars
         )
         if len(found) > self._settings.max_chunks:
-            raise Refused(f"the document has {len(found)} chunks, at most {self._settings.max_chunks} are taken")
+            raise Unfit(f"the document has {len(found)} chunks, at most {self._settings.max_chunks} are taken")
         return found
 
     async def _write(self, mail: Mail, document: Document, part: list[Chunk]) -> None:

@@ -84,7 +84,8 @@ def header_key(headers: Mapping[str, str]) -> Any:
 def joined(key: Mapping[str, Any], columns: Iterable[str]) -> str | None:
     """The values of these columns as they stand in a tag, in the order given; None when one of them cannot be told."""
     parts = [scalar(key.get(column)) for column in columns]
-    return ",".join(part for part in parts if part is not None) if parts and None not in parts else None
+    whole = ",".join(part for part in parts if part is not None) if parts and None not in parts else None
+    return whole if whole is not None and len(whole) <= MAX_KEY_CHARS else None
 
 
 def default_keys(key: Any, rows: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -15,7 +15,7 @@ from hasten.changes.causes import NO_RULE, WHOLE, Causes, causes, rows_of
 from hasten.changes.positions import Position, position
 from hasten.changes.rules import Rules
 from hasten.changes.shapes import UNREADABLE, Event, Place, recognised
-from hasten.changes.tags import ALL, EVERYBODY, Eviction, reaching
+from hasten.changes.tags import ALL, EVERYBODY, Eviction, bounded, reaching
 from hasten.messages.change import CHANGE, TENANT_CHANGE
 from hasten.messages.retrieve import DOCUMENT, Document
 from hasten.topics import BadName, checked
@@ -214,7 +214,7 @@ def _document(subject: str, data: bytes) -> Explained:
         event = Event(shape="document", op=UNREADABLE)
         return Explained(event=event, place=Place(), tenant=tenant, causes={tenant: whole})
     tags = {f"document:{collection}/{document.id}": "the document", **whole}
-    tags |= {tag: "a tag of the document" for tag in document.tags if tag not in tags}
+    tags |= {tag: "a tag of the document" for tag in bounded(document.tags) if tag not in tags}
     event = Event(shape="document", op=f"document {document.op}")
     return Explained(event=event, place=Place(), tenant=tenant, causes={tenant: tags})
 

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from hasten.changes import cloudevents
-from hasten.changes.keys import decoded, header_key, payload, scalar, unwrapped
+from hasten.changes.keys import MAX_KEY_CHARS, decoded, header_key, payload, scalar, unwrapped
+from hasten.changes.tags import ALL, MAX_TAGS, bounded
 from hasten.messages.change import Change
 
 UNREADABLE = "unreadable"
@@ -155,10 +156,10 @@ def _envelope(place: Place, key: Any, body: dict[str, Any]) -> Event:
 def _named(source: dict[str, Any], place: Place) -> tuple[str, str]:
     """Table and schema as the source block names them, else as the subject does."""
     table = source.get("table") or source.get("collection")
-    if type(table) is not str:
+    if type(table) is not str or len(table) > MAX_KEY_CHARS:
         return place.table, place.schema
     schema = source.get("schema") or source.get("db") or source.get("keyspace")
-    return table, schema if type(schema) is str else ""
+    return table, schema if type(schema) is str and len(schema) <= MAX_KEY_CHARS else ""
 
 
 def _image(value: Any) -> dict[str, Any] | None:
@@ -212,6 +213,8 @@ def _redefined(place: Place, body: dict[str, Any]) -> Event:
     named = [change.get("id") for change in changes if type(change) is dict] if type(changes) is list else []
     parts = [name.replace('"', "").split(".") for name in named if type(name) is str and name]
     tables = [(part[-1], part[-2] if len(part) > 1 else "") for part in parts]
+    if len(tables) > MAX_TAGS or any(len(table) + len(schema) > MAX_KEY_CHARS for table, schema in tables):
+        return Event(shape="schema", op="schema", tags=[ALL])
     return Event(shape="schema", op="schema", tables=tables or [(place.table, place.schema)])
 
 
@@ -228,7 +231,11 @@ def _own_or_row(place: Place, key: Any, body: dict[str, Any]) -> Event:
         return _own(place, body, doubt=not ours)
     if key is not None or (scalar(body.get("id")) is not None and _flat(body)):
         return _row(place, key, body)
-    return _unknown(place, "unknown", "the shape of the event is not known, and no rule says what the table's key is")
+    return _unknown(
+        place,
+        "unknown",
+        "the shape is not known, and there is no key in it: not `id`, nor the columns that a rule of the table names",
+    )
 
 
 def _holds(body: dict[str, Any], columns: Sequence[str]) -> bool:
@@ -249,6 +256,8 @@ def _own(place: Place, body: dict[str, Any], *, doubt: bool) -> Event:
         change = msgspec.convert(body, Change)
     except msgspec.ValidationError:
         return _unknown(place, "change", "a field of the Change has another type than it should")
+    if len(change.table or "") + len(change.db_schema or "") > MAX_KEY_CHARS:
+        return _unknown(place, "change", "the name of a table is too long")
     if not change.table and not change.tags:
         return _unknown(place, "change", "the Change names neither a table nor tags")
     return Event(
@@ -257,7 +266,7 @@ def _own(place: Place, body: dict[str, Any], *, doubt: bool) -> Event:
         table=change.table or "",
         schema=change.db_schema or "",
         key=change.key,
-        tags=change.tags,
+        tags=bounded(change.tags),
         reason=change.reason,
         doubt=doubt,
     )

@@ -112,9 +112,8 @@ class CacheMiss(Reply, frozen=True, kw_only=True, omit_defaults=True):
     disabled, alarm or unavailable.
 
     For a lookup by meaning the nearest entry, its `similarity` and the guard that refused it are named, or its
-    `confidence`, which is below the `threshold`; in shadow mode
-    it is the entry that would have answered. `read_seq` is what this replica had read of HASTEN_CHANGES: who makes the
-    answer from now on may store it with that.
+    `confidence`, which is below the `threshold`; in shadow mode it is the entry that would have answered. `read_seq` is
+    what this replica had read of HASTEN_CHANGES: who makes the answer from now on may store it with that.
     """
 
     reason: str

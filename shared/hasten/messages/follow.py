@@ -20,7 +20,8 @@ class Basis(Reply, frozen=True, kw_only=True, omit_defaults=True):
     """What the answer rests on: sent before anything else, and once more, then whole, before the first chunk.
 
     `tags` and `read_seq` are what it depends on and how far HASTEN_CHANGES had been read. `model` and `messages` are
-    the prompt as the worker has it, with which a follower goes on should its leader be lost.
+    the prompt as the worker has it, with which a follower goes on should its leader be lost; `sources` are the passages
+    in it.
     """
 
     tags: list[str] = []

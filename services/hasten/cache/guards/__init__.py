@@ -31,7 +31,7 @@ def compared(left: Reading, right: Reading) -> str | None:
         return "clauses"
     if frame.differs(left, right):
         return "words"
-    alike = likeness.changed(left, right) <= likeness.NEAR or not any(content.left_over(left, right))
+    alike = likeness.near(left, right) or not any(content.left_over(left, right))
     if alike and question.differs(left, right):
         return "question"
     moved = order.differs if alike else order.names_differ

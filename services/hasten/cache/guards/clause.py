@@ -61,5 +61,5 @@ def overrides(reading: Reading) -> frozenset[str]:
     return frozenset(said.union(_OVERRIDING.intersection(lowers)))
 
 
-def _among(known: frozenset[str], lowers: list[str]) -> frozenset[str]:
+def _among(known: frozenset[str], lowers: tuple[str, ...]) -> frozenset[str]:
     return frozenset(map(stem, lowers)) & known

@@ -1,6 +1,8 @@
 """Everything else: each word that carries a meaning must have its like on the other side, give or take a slip of the
 keyboard. What is left over on one side is a clause of its own, what is left over on both is other words."""
 
+from functools import lru_cache
+
 from hasten.cache.guards.lexicon import CONFUSABLE
 from hasten.cache.guards.names import is_name
 from hasten.cache.guards.reading import Reading
@@ -10,8 +12,9 @@ _SHORTEST_SWAP = 5
 _SHORTEST_SLIP = 6
 
 
-def left_over(left: Reading, right: Reading) -> tuple[list[str], list[str]]:
-    """The words of each, in lower case, that have no counterpart in the other."""
+@lru_cache(maxsize=64)
+def left_over(left: Reading, right: Reading) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words of each, in lower case, that have no counterpart in the other; several guards ask for them in a row."""
     ours, theirs = _only(left, right), _only(right, left)
     for one in list(ours):
         for other in theirs:
@@ -19,8 +22,8 @@ def left_over(left: Reading, right: Reading) -> tuple[list[str], list[str]]:
                 ours.remove(one)
                 theirs.remove(other)
                 break
-    mine, yours = [word.lower for word in ours], [word.lower for word in theirs]
-    return ([], []) if mine and "".join(mine) == "".join(yours) else (mine, yours)
+    mine, yours = tuple(word.lower for word in ours), tuple(word.lower for word in theirs)
+    return ((), ()) if mine and "".join(mine) == "".join(yours) else (mine, yours)
 
 
 def _only(left: Reading, right: Reading) -> list[Word]:

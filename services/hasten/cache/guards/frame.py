@@ -3,7 +3,7 @@
 from hasten.cache.guards.classes import kind
 from hasten.cache.guards.content import left_over
 from hasten.cache.guards.language import english
-from hasten.cache.guards.likeness import NEAR, changed
+from hasten.cache.guards.likeness import near
 from hasten.cache.guards.reading import Reading
 
 _NAMED = frozenset({"thing", "person"})
@@ -17,7 +17,7 @@ def differs(left: Reading, right: Reading) -> bool:
         return False
     if not (english(left) and english(right)):
         return True
-    if changed(left, right) > NEAR:
+    if not near(left, right):
         return False
     one, other = {kind(word) for word in ours}, {kind(word) for word in theirs}
     return "person" in one | other or bool(one & _NAMED and other & _NAMED)

@@ -23,7 +23,13 @@ SYNONYMS = _groups(
     allowed permitted | include contain comprise | explain describe | create make | find locate | keep retain | car
     vehicle automobile | child kid children | mobile cellphone cell smartphone | photo picture image | quick fast
     rapid | big large | small little | doctor physician | film movie | holiday vacation | luggage baggage | shop store
-    | telephone phone | refund reimbursement reimburse | bill invoice | document paperwork |
+    | street road | agent agency | mute silence | boss employer | salary wage wages | flat apartment | lorry truck |
+    rubbish trash garbage | lift elevator | pharmacy chemist drugstore | tv television telly | fridge refrigerator |
+    vaccine vaccination jab | mother mum mom | father dad | bike bicycle | motorbike motorcycle | plane aeroplane
+    airplane | taxi cab | ill sick | sofa couch | jail prison | lawyer solicitor attorney | advert ad advertisement |
+    university uni | discount reduction | faulty defective broken | postpone defer delay | dispute challenge contest |
+    recover retrieve | shut close | reserve reservation | apply application | complain complaint |
+    telephone phone | refund reimbursement reimburse | bill invoice | document paperwork |
     advantage benefit upside | drawback disadvantage downside | renew renewal | replace replacement substitute
     | transfer move | deliver delivery | pay payment | install installation | register registration enrol enroll
     sign-up | approve approval | confirm confirmation | activate activation | wait waiting | maximum max | minimum min

@@ -1,6 +1,7 @@
 """How far two questions are worded alike: whether one is the other with a word changed, or the same told anew."""
 
 from collections import Counter
+from functools import lru_cache
 
 from hasten.cache.guards.reading import Reading
 from hasten.cache.guards.tokens import Word
@@ -13,8 +14,12 @@ _ALIGNED = 64
 """Words up to which their order counts; aligning takes time that grows with the square of their number."""
 
 
+@lru_cache(maxsize=64)
 def changed(left: Reading, right: Reading) -> float:
-    """The share of the longer text's words that are not in the other in the same order, from 0 to 1; symmetric."""
+    """The share of the longer text's words that are not in the other in the same order, from 0 to 1; symmetric.
+
+    Several guards ask for it in a row.
+    """
     ours, theirs = _lowers(left.words), _lowers(right.words)
     longest = max(len(ours), len(theirs))
     if longest == 0:
@@ -24,11 +29,22 @@ def changed(left: Reading, right: Reading) -> float:
     return 1 - _common(ours, theirs) / longest
 
 
+def near(left: Reading, right: Reading) -> bool:
+    """Whether one is the other with something exchanged, added, left out; in a longer text clauses may have
+    changed places besides."""
+    if changed(left, right) <= NEAR:
+        return True
+    ours, theirs = _lowers(left.words), _lowers(right.words)
+    longest = max(len(ours), len(theirs))
+    shared = sum((Counter(ours) & Counter(theirs)).values())
+    return longest > LONG and 1 - shared / longest <= NEAR
+
+
 def retold(left: Reading, right: Reading) -> bool:
     """Whether these are two tellings of a longer story, in which what one mentions by the way the other may leave out:
-    more than NEAR is changed, and one of them has more than LONG words."""
+    one of them has more than LONG words, and they are not `near`."""
     longest = max(len(_lowers(left.plain)), len(_lowers(right.plain)))
-    return longest > LONG and changed(left, right) > NEAR
+    return longest > LONG and not near(left, right)
 
 
 def _lowers(words: list[Word]) -> list[str]:

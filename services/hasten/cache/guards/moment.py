@@ -21,8 +21,8 @@ PASSING_PHRASES = ("this week", "this month", "this year", "this morning", "this
 OWN_STATE = words(
     """
     balance statement bill order parcel package shipment refund payment transaction invoice appointment booking
-    reservation claim application delivery salary payslip score usage points quota invoices orders payments
-    transactions bookings appointments claims
+    reservation claim application delivery salary payslip score usage points quota debt tariff premium
+    invoices orders payments transactions bookings appointments claims
     """
 )
 """What a question about `my …` asks the records of one person for."""
@@ -31,7 +31,9 @@ _MINE = frozenset({"my", "our", "mine", "ours"})
 _SELF = frozenset({"i", "we"})
 _HELPING = words("is are was were am has have had did do does will when where what how much many")
 _GENERAL = (["how", "do", "i"], ["can"], ["must"], ["should"])
+_ADVICE = ("how do i", "what should i do", "what can i do", "where can i", "where do i", "must i", "am i entitled")
 _REACH = 4
+_BELONGS = (["of"], ["on"], ["in"])
 _ENDS = frozenset(".!?\n")
 
 
@@ -72,6 +74,8 @@ def _now(lowers: list[str]) -> bool:
 
 def _general(lowers: list[str]) -> bool:
     """Whether it asks how, or whether one may: that is the same for everybody."""
+    if any(f" {advice} " in f" {' '.join(lowers)} " for advice in _ADVICE):
+        return True
     return any(lowers[at : at + len(begin)] == begin for begin in _GENERAL for at in range(min(2, len(lowers))))
 
 
@@ -88,4 +92,12 @@ def _asks_of_self(lowers: list[str]) -> bool:
 
 
 def _speaks_of_own(lowers: list[str]) -> bool:
-    return any(lower in _MINE and OWN_STATE & set(lowers[at + 1 : at + 1 + _REACH]) for at, lower in enumerate(lowers))
+    """`my last bill`, and `the balance of my account`."""
+    return any(
+        lower in _MINE
+        and (
+            OWN_STATE & set(lowers[at + 1 : at + 1 + _REACH])
+            or (lowers[at - 1 : at] in _BELONGS and OWN_STATE & set(lowers[max(0, at - _REACH) : at]))
+        )
+        for at, lower in enumerate(lowers)
+    )

@@ -59,9 +59,12 @@ def differ(left: list[Quantity], right: list[Quantity]) -> bool:
 
 
 def conflict(left: list[Quantity], right: list[Quantity]) -> bool:
-    """Whether each side has quantities of some kind that the other has not: 3 years here, 8 years there."""
-    ours = {one.kind for one in left if not any(_same(one, other) for other in right)}
-    return any(one.kind in ours for one in right if not any(_same(one, other) for other in left))
+    """Whether each side has a quantity that the other has not, of the same kind or one of them a bare number; unless
+    they have another of that kind in common: 3 years here, 8 years there, but both speak of 7 weeks."""
+    shared = {one.kind for one in left if one.kind and any(_same(one, other) for other in right)}
+    ours = {one.kind for one in left if not any(_same(one, other) for other in right)} - shared
+    theirs = {one.kind for one in right if not any(_same(one, other) for other in left)} - shared
+    return bool(ours & theirs) or bool("" in ours | theirs and ours and theirs)
 
 
 def reordered(left: list[Span], right: list[Span]) -> bool:

@@ -1,0 +1,54 @@
+"""Says a stored answer on a flight, in the pieces that a generation would have come in."""
+
+from typing import Any
+
+from msgspec import structs, to_builtins
+
+from hasten.chunks import split_text
+from hasten.messages.cache import Answer, CacheHit
+from hasten.messages.chat import Done, Usage
+from hasten.orchestrator.flight import Flight
+
+
+def replay(flight: Flight, hit: CacheHit, words: int) -> None:
+    """The whole stream of a hit, in pieces of so many words whose concatenation is the stored text."""
+    answer = hit.answer
+    flight.tags, flight.read_seq = hit.tags, hit.read_seq
+    flight.note("cache", about(hit))
+    for note in answer.notes:
+        if isinstance(note.get("kind"), str) and isinstance(note.get("data"), dict):
+            flight.note(note["kind"], note["data"])
+    if answer.reasoning:
+        flight.text(reasoning=answer.reasoning)
+    pieces = split_text(answer.text)
+    for start in range(0, len(pieces), words):
+        flight.text("".join(pieces[start : start + words]))
+    if answer.tool_calls:
+        flight.text(tool_calls=answer.tool_calls)
+    flight.say(done_of(flight, structs.replace(answer, usage=from_cache(answer.usage)), hit.kind))
+
+
+def about(hit: CacheHit) -> dict[str, Any]:
+    """What the note says of a hit."""
+    said = {"hit": hit.kind, "model": hit.answer.model, "entry_id": hit.entry_id, "age_s": hit.age_s}
+    expired = {"stale": True} if hit.stale else {}
+    why = {"explained": to_builtins(hit.explained)} if hit.explained is not None else {}
+    return {**said, "similarity": round(hit.similarity, 6), **expired, **why}
+
+
+def from_cache(usage: Usage) -> Usage:
+    """The counts of the first generation, with all tokens marked as cached: they cost nothing this time."""
+    details = {**(usage.completion_tokens_details or {}), "cached_tokens": usage.completion_tokens}
+    return structs.replace(usage, cached_tokens=usage.prompt_tokens, completion_tokens_details=details)
+
+
+def done_of(flight: Flight, answer: Answer, cache: Any) -> Done:
+    """The end of a flight whose answer is whole."""
+    return Done(
+        finish_reason=answer.finish_reason,
+        usage=answer.usage,
+        model=answer.model,
+        cache=cache,
+        timings_ms=dict(flight.watch.stages),
+        chunks=flight.chunks,
+    )
