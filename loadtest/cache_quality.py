@@ -106,11 +106,17 @@ def of_pairs(name: str, pairs: list[Pair], embedding: Embedding, settings: Setti
         row(name, "hasten as shipped", "default", kept, served, ms=ms, threshold=settings.threshold, shipped=True),
         *along(name, "hasten's curve", ours, same, folds, REFUSED, kept_out=kept, ms=ms),
     ]
-    curves = {"cosine": (similar, -1.0), "hasten as shipped": (ours, REFUSED)}
+    bare = np.array([artefact.weights.log_odds(case.signs, case.similarity) for case in cases])
+    curves = {
+        "cosine": (similar, -1.0),
+        "hasten as shipped": (ours, REFUSED),
+        "confidence without guards": (bare, -np.inf),
+    }
     if any(pair.category for pair in pairs):
         out = nested(cases)
         rows += along(name, "hasten, refitted", out, same, folds, REFUSED, kept_out="held out: weights", ms=ms)
         curves["hasten, weights and pairs apart"] = (out, REFUSED)
+    rows += along(name, "confidence without guards", bare, same, folds, -np.inf, kept_out=kept, ms=ms)
     rows += along(name, "cosine", similar, same, folds, -1.0, kept_out="nothing fitted", ms=none)
     rows += fixed(name, similar, same, PLAIN, none)
     return rows, [curve(name, method, found, same, least) for method, (found, least) in curves.items()]
@@ -170,9 +176,9 @@ def _request(turns: list[Any]) -> ChatRequest:
     return ChatRequest(messages=[Turn(role=turn.role, content=turn.content) for turn in turns])
 
 
-def measured(folder: Path) -> Report:
+def measured(folder: Path, embedding: Embedding) -> Report:
     """Everything that the data in `folder` allows."""
-    settings, embedding = Settings(), Embedding()
+    settings = Settings()
     rows: list[Row] = []
     curves: list[Curve] = []
     skipped: list[str] = []
@@ -241,7 +247,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write the curves there, as SVG or PNG")
     asked = parser.parse_args()
-    report = measured(asked.data)
+    report = measured(asked.data, Embedding())
     if asked.plot:
         from loadtest.quality_plot import plot
 

@@ -28,6 +28,7 @@ from hasten.cache.domain import (
 from hasten.cache.guards import Reading
 from hasten.cache.hot import HotSet
 from hasten.cache.lookup import unsuited
+from hasten.cache.past import Past
 from hasten.cache.settings import Settings
 from hasten.cache.shelf import stale_where
 from hasten.cache.vector import unit_vector
@@ -151,6 +152,28 @@ def test_the_broom_touches_nothing_that_was_read_since() -> None:
     assert where.below == {"read_seq": 50.0}
     assert where.equal == {"owner": "acme"}
     assert [len(one.equal["marks"]) for one in stale_where(None, [f"t{n}" for n in range(300)], 5)] == [128, 128, 44]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"text": "x" * 10_000},
+        {"answer": Answer(text="a", notes=[{"kind": "sources", "data": {"x": "x" * 10_000}}])},
+        {"answer": Answer(text="a", tool_calls=[{"x": "x" * 10_000}])},
+        {"tags": ["x" * 10_000]},
+        {"parts": {"model": "x" * 10_000}},
+    ],
+)
+def test_all_that_a_put_may_make_large_counts_as_memory(large: dict[str, Any]) -> None:
+    assert msgspec.structs.replace(entry("a"), **large).size > 10_000
+
+
+def test_of_the_past_no_large_entry_is_kept() -> None:
+    past = Past()
+    past.keep(entry("a"))
+    past.keep(entry("b", tags=["x" * 100_000]))
+    assert past.recall("acme", "a") is not None
+    assert past.recall("acme", "b") is None
 
 
 @given(st.lists(st.tuples(st.sampled_from("pgd"), st.integers(0, 6), st.integers(0, 3000)), max_size=60))

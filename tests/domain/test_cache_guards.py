@@ -422,6 +422,10 @@ def test_quantities_that_differ_are_told_apart(one: str, other: str) -> None:
         "What happened last night?",
         "Where are our bookings?",
         "Am I late with the rent?",
+        "What is the balance of my savings account?",
+        "Hello, can you please tell me what the current balance of my savings account is?",
+        "I ordered boots last week and paid by card, where is my parcel and when will it arrive?",
+        "Is the branch on High Street open today or do I have to wait until the bank holiday is over?",
     ],
 )
 def test_what_is_true_for_one_person_or_one_moment_is_known(text: str) -> None:
@@ -432,6 +436,8 @@ def test_what_is_true_for_one_person_or_one_moment_is_known(text: str) -> None:
     "text",
     [
         "How do I reset my password?",
+        "How do I see the balance of my account?",
+        "I lost my card on a trip to Spain yesterday, how do I get a new one sent to my hotel?",
         "Can I change my delivery address?",
         "How do I cancel my order?",
         "What does the plan cost?",

@@ -46,3 +46,11 @@ def test_a_stored_answer_replaces_it() -> None:
     recent.remember("a", "k", HIT, 0.0)
     recent.forget("a", "k")
     assert recent.find("a", "k", None, 0.0) is None
+
+
+def test_a_large_hit_is_not_remembered_nor_an_older_one_in_its_place() -> None:
+    recent = Recent(10, 5.0)
+    recent.remember("a", "k", HIT, 0.0)
+    large = CacheHit(kind="exact", entry_id="e1", answer=Answer(text="", notes=[{"x": "y" * 100_000}]), lives_s=100.0)
+    recent.remember("a", "k", large, 1.0)
+    assert recent.find("a", "k", None, 1.0) is None

@@ -122,3 +122,25 @@ async def test_the_rows_of_a_table_called_reject_are_no_rejections(cache: Cache,
     while cache._freshness.applied < at:
         await asyncio.sleep(0.005)
     assert not cache._rejections._known
+
+
+async def test_rejections_go_on_after_their_bucket_and_the_records_were_deleted(
+    bus: Bus, vectors: VectorStore, acme: Caller
+) -> None:
+    """As all of JetStream is lost with a server that has no disk of its own."""
+    shared: Any = Shared(vectors)
+    async with running(bus, shared):
+        first = await acme.put("k")
+        await acme.invalidate(entries=[first.entry_id], reject=ASKED)
+        for stream in ("KV_hasten_rejected", "HASTEN_SERVED"):
+            await bus.js.delete_stream(stream)
+        unknown = await acme.invalidate(request_id="r1")
+        assert isinstance(unknown, Failure)
+        assert unknown.code == "bad_request"
+        second = await acme.put("k2", "How long may I return the shoes?")
+        await served(bus, "r2", second.entry_id)
+        await known(bus, "r2")
+        assert isinstance(await acme.invalidate(request_id="r2"), Invalidation)
+    async with running(bus, shared):
+        await acme.put("k")
+        assert missed(await acme.near(ASKED)) == "rejected", "the one from before is kept too"

@@ -47,8 +47,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """Roughly its bytes in memory."""
-        return 600 + len(self.text) + len(self.answer.text) + len(self.answer.reasoning) + 64 * len(self.tags)
+        """Roughly its bytes in memory; the caller of a put decides about all of them."""
+        answer = self.answer
+        rest = msgspec.json.encode([answer.notes, answer.tool_calls, self.tags, self.parts])
+        return 600 + len(self.text) + len(answer.text) + len(answer.reasoning) + len(rest)
 
 
 def entry_id(tenant: str, key: str) -> str:

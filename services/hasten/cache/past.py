@@ -8,6 +8,8 @@ from hasten.cache.domain import Entry, entry_id
 from hasten.messages.cache import Answer
 
 _NONE = Answer(text="")
+MOST_BYTES = 16_384
+"""Of one entry: who stores one with more tags than that has no explanation of its going."""
 
 
 class Past:
@@ -21,7 +23,11 @@ class Past:
     def keep(self, entry: Entry) -> None:
         """Remembers an entry."""
         model = structs.replace(_NONE, model=entry.answer.model)
-        self._kept[entry.id] = structs.replace(entry, text="", answer=model)
+        kept = structs.replace(entry, text="", answer=model)
+        if kept.size > MOST_BYTES:
+            self._kept.pop(entry.id, None)
+            return
+        self._kept[entry.id] = kept
         self._kept.move_to_end(entry.id)
         if len(self._kept) > self._most:
             self._kept.popitem(last=False)

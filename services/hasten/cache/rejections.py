@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 
 import nats.errors
+from nats.js.errors import NoStreamResponseError
 from nats.js.kv import KeyValue
 
 from hasten.buckets import key_names
@@ -34,7 +35,7 @@ class Rejections:
     async def start(self) -> None:
         """Reads all that are in the bucket; raises Failed(unavailable)."""
         try:
-            self._bucket = await self._bus.js.create_key_value(bucket=BUCKET)
+            await self._open()
             self._known.update(await key_names(self._bus, BUCKET))
         except (nats.errors.Error, TimeoutError) as error:
             raise Failed("unavailable", f"the bucket {BUCKET} cannot be read ({type(error).__name__})") from None
@@ -54,10 +55,20 @@ class Rejections:
         """Stores the marks of a pair for good and returns the tags that tell every replica; raises Failed."""
         made = list(marks)
         try:
-            if self._bucket is None:
-                raise nats.errors.ConnectionClosedError
-            for mark in made:
-                await self._bucket.put(mark, b"1")
+            try:
+                await self._put(made)
+            except NoStreamResponseError:
+                await self._open()
+                await self._put([*self._known, *made])  # whoever deleted the bucket has not taken them back
         except (nats.errors.Error, TimeoutError) as error:
             raise Failed("unavailable", f"the rejection could not be stored ({type(error).__name__})") from None
         return [f"{_TAG}{mark}" for mark in made]
+
+    async def _open(self) -> None:
+        self._bucket = await self._bus.js.create_key_value(bucket=BUCKET)
+
+    async def _put(self, marks: Iterable[str]) -> None:
+        if self._bucket is None:
+            raise nats.errors.ConnectionClosedError
+        for mark in marks:
+            await self._bucket.put(mark, b"1")

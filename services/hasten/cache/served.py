@@ -56,6 +56,9 @@ class ServedHits:
             )
         except NotFoundError:
             return None
+        except nats.errors.NoRespondersError:
+            await self.start()  # the stream was deleted, and what it held is not known any more
+            return None
         except (nats.errors.Error, TimeoutError) as error:
             raise Failed("unavailable", f"the stream {STREAM} cannot be read ({type(error).__name__})") from None
         return msgspec.json.decode(found.data or b"", type=Served)

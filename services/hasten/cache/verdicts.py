@@ -4,6 +4,7 @@ A verdict is about two questions and not about an answer, so it outlives the ent
 after a change is generated, and answers the other. It says nothing about freshness, which is checked on the entry.
 """
 
+import contextlib
 from collections import OrderedDict
 
 import nats.errors
@@ -64,5 +65,8 @@ class Verdicts:
         try:
             if self._bucket is not None:
                 await self._bucket.put(mark, _SAME if same else _DIFFERENT)
+        except nats.js.errors.NoStreamResponseError:
+            with contextlib.suppress(Failed):
+                await self.start()  # the bucket was deleted: this verdict stays here, the next ones are shared
         except (nats.errors.Error, TimeoutError) as error:
             log.warning("a second opinion could not be shared (%s)", type(error).__name__)

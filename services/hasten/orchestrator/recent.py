@@ -2,13 +2,18 @@
 
 from collections import OrderedDict
 
+import msgspec
 from msgspec import structs
 
 from hasten.messages.cache import CacheHit
 
+MOST_BYTES = 65_536
+"""Of one hit: a larger one is asked for each time."""
+
 
 class Recent:
-    """At most `entries` hits, each for `keep_s` after the cache confirmed it, and no longer than it may live.
+    """At most `entries` hits of at most MOST_BYTES, each for `keep_s` after the cache confirmed it, and no longer than
+    it may live.
 
     Whether a hit is still fresh is for the caller to check at every use. Times are seconds of one monotonic clock.
     """
@@ -19,6 +24,9 @@ class Recent:
 
     def remember(self, tenant: str, key: str, hit: CacheHit, now_s: float) -> None:
         """Keeps a hit that has just been confirmed; the longest unused one makes room."""
+        if len(msgspec.json.encode(hit)) > MOST_BYTES:
+            self.forget(tenant, key)
+            return
         self._hits[tenant, key] = (now_s, hit)
         self._hits.move_to_end((tenant, key))
         if len(self._hits) > self._entries:

@@ -21,8 +21,8 @@ PASSING_PHRASES = ("this week", "this month", "this year", "this morning", "this
 OWN_STATE = words(
     """
     balance statement bill order parcel package shipment refund payment transaction invoice appointment booking
-    reservation claim application delivery salary payslip score usage points quota invoices orders payments
-    transactions bookings appointments claims
+    reservation claim application delivery salary payslip score usage points quota debt tariff premium
+    invoices orders payments transactions bookings appointments claims
     """
 )
 """What a question about `my …` asks the records of one person for."""
@@ -33,6 +33,7 @@ _HELPING = words("is are was were am has have had did do does will when where wh
 _GENERAL = (["how", "do", "i"], ["can"], ["must"], ["should"])
 _ADVICE = ("how do i", "what should i do", "what can i do", "where can i", "where do i", "must i", "am i entitled")
 _REACH = 4
+_BELONGS = (["of"], ["on"], ["in"])
 _ENDS = frozenset(".!?\n")
 
 
@@ -91,4 +92,12 @@ def _asks_of_self(lowers: list[str]) -> bool:
 
 
 def _speaks_of_own(lowers: list[str]) -> bool:
-    return any(lower in _MINE and OWN_STATE & set(lowers[at + 1 : at + 1 + _REACH]) for at, lower in enumerate(lowers))
+    """`my last bill`, and `the balance of my account`."""
+    return any(
+        lower in _MINE
+        and (
+            OWN_STATE & set(lowers[at + 1 : at + 1 + _REACH])
+            or (lowers[at - 1 : at] in _BELONGS and OWN_STATE & set(lowers[max(0, at - _REACH) : at]))
+        )
+        for at, lower in enumerate(lowers)
+    )
