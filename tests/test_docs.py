@@ -24,6 +24,8 @@ PAGES = [
     *(ROOT / "services" / "hasten" / service / "README.md" for service in SERVICES),
 ]
 COMMAND = re.compile(r"(?:\$ )?((?:hasten|make) [a-z][^#|&]*)")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]+)?\)")
+PLACE = re.compile(r"(?<![\w./-])((?:docs|deploy|examples|loadtest|services|shared|tests)/[\w./-]*\w)")
 VARIABLE = re.compile(r"\bHASTEN_([A-Z]+)_([A-Z_]+)\b")
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
@@ -92,6 +94,23 @@ def test_every_variable_in_the_docs_is_a_setting(page: Path) -> None:
     found = VARIABLE.findall(page.read_text())
     named = {(section.lower(), field.lower()) for section, field in found if section.lower() in (*SERVICES, "changes")}
     assert {(service, field) for service, field in named if field not in settings_of(service)} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_page_section_and_file_that_the_docs_name_is_there(page: Path) -> None:
+    text, missing = page.read_text(), []
+    for target, section in LINK.findall(text):
+        there = page.parent / target if target else page
+        if not there.exists() or (section and section not in sections(there)):
+            missing.append(target + section)
+    missing += [place for place in PLACE.findall(LINK.sub("", text)) if not (ROOT / place).exists()]
+    assert missing == []
+
+
+def sections(page: Path) -> set[str]:
+    """What a link can name behind the address of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {"#" + re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_asyncapi_description_is_fresh() -> None:

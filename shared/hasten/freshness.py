@@ -46,12 +46,12 @@ class _Group:
     @property
     def newest(self) -> int:
         """Its last change, known or forgotten."""
-        return max(self.floor, *self.last.values())
+        return max([self.floor, *self.last.values()])
 
 
 class _Owner:
     """One tenant's tables, the one that changed last at the end; `size` counts their tags. Nothing read before `floor`
-    is fresh for this tenant."""
+    is fresh for this tenant, who may have forgotten all of its tables."""
 
     __slots__ = ("floor", "groups", "size")
 
@@ -62,7 +62,7 @@ class _Owner:
     @property
     def newest(self) -> int:
         """Its last change, known or forgotten."""
-        return max(self.floor, *(group.newest for group in self.groups.values()))
+        return max([self.floor, *(group.newest for group in self.groups.values())])
 
 
 class TagTable:

@@ -41,10 +41,10 @@ class _Heard:
     """One topic that a service hears: its handler, its limit and what it has counted."""
 
     def __init__(
-        self, service: str, topic: Topic, handler: Handler, limit: Limit, admit: Admit | None, subject: str
+        self, service: str, topic: Topic, handler: Handler, limit: Limit, admit: Admit | None, subject: str, last: bool
     ) -> None:
-        self.topic, self.handler, self.limit, self.admit, self.subject = topic, handler, limit, admit, subject
-        self.to_the_last = False
+        self.topic, self.handler, self.limit, self.admit = topic, handler, limit, admit
+        self.subject, self.last = subject, last
         self.in_progress = _active.labels(service, topic.name)
         self.seconds = _seconds.labels(service, topic.name)
         self.done = _requests.labels(service, topic.name, "done")
@@ -83,20 +83,18 @@ class Service:
         limit: int,
         waiting: int = 0,
         admit: Admit | None = None,
+        last: bool = False,
         **tokens: str,
     ) -> None:
         """Hears a request or stream topic: at most `limit` handlers at once, `waiting` more in line, then overloaded.
 
         The handler gets (body, Call). For a request topic it returns the reply; for a stream it sends its events
         through the Call and ends with Done. Raising Failed answers with that Failure. `tokens` narrow the subject.
-        `admit` (body, Call) may raise Failed before the request is accepted; it must not wait.
+        `admit` (body, Call) may raise Failed before the request is accepted; it must not wait. A topic that is `last`
+        is heard in a drain until all else that was accepted has been answered.
         """
-        self._heard.append(_Heard(self.name, topic, handler, Limit(limit, waiting), admit, topic.narrowed(**tokens)))
-
-    def hear_to_the_last(self, topic: Topic) -> None:
-        """Hears a topic in a drain until all else that was accepted has been answered."""
-        for heard in self._heard:
-            heard.to_the_last |= heard.topic is topic
+        subject = topic.narrowed(**tokens)
+        self._heard.append(_Heard(self.name, topic, handler, Limit(limit, waiting), admit, subject, last))
 
     def listen(self, topic: Topic, handler: Callable[[Any, dict[str, str]], None], **tokens: str) -> None:
         """Hears an event topic on every replica. The handler gets (body, tokens) and must not wait."""
@@ -122,7 +120,7 @@ class Service:
             self.listen(CANCEL, self._on_cancel)
         for heard in self._heard:
             subscription = await self.bus.subscribe(heard.subject, self._receiver(heard), queue=heard.topic.queue or "")
-            (self._hearing_last if heard.to_the_last else self._hearing).append(subscription)
+            (self._hearing_last if heard.last else self._hearing).append(subscription)
         for subject, receive in self._listeners:
             self._listening.append(await self.bus.subscribe(subject, receive))
         self._listening += await answer_discovery(self)

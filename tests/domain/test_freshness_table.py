@@ -93,6 +93,14 @@ CHANGES = st.lists(
 )
 
 
+def test_a_tenant_that_has_forgotten_all_of_its_tags_is_forgotten_with_its_floor() -> None:
+    table, tags = TagTable(limit=8), {"a": ["x:1", "y:1", "y:2", "y:3"], "b": ["x:1", "x:2", "x:3"], "c": ["x:1"]}
+    changes = [(tenant, tag) for tenant in tags for tag in tags[tenant]] + [(f"t{n}", "x:1") for n in range(9)]
+    for sequence, (tenant, tag) in enumerate(changes, start=1):
+        table.change(tenant, tag, sequence)
+        assert all(not table.fresh(changes[before][0], [changes[before][1]], before) for before in range(sequence))
+
+
 @given(CHANGES, st.integers(1, 5), st.integers(0, 40), st.lists(st.sampled_from(["p:1", "p:2", "p", "q"])))
 def test_a_bounded_table_never_calls_fresh_what_a_full_one_calls_stale(
     changes: list[tuple[str, str]], limit: int, read_seq: int, tags: list[str]

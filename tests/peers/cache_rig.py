@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from hasten.bus import Bus
+from hasten.cache.opinion import Load
 from hasten.cache.service import Cache
 from hasten.cache.settings import Settings
 from hasten.changes.settings import Changes
@@ -66,10 +67,10 @@ class Caller:
 
 @contextlib.asynccontextmanager
 async def running(
-    bus: Bus, vectors: VectorStore, changes: Changes | None = None, **settings: Any
+    bus: Bus, vectors: VectorStore, changes: Changes | None = None, *, load: Load | None = None, **settings: Any
 ) -> AsyncIterator[Cache]:
-    """A replica on a store; it closes the store with itself."""
-    made = Cache(Settings(dim=DIM, **settings), bus, vectors, changes=changes)
+    """A replica on a store; it closes the store with itself. `load` makes the model of its second opinions."""
+    made = Cache(Settings(**{"dim": DIM, **settings}), bus, vectors, changes=changes, opinion=load)
     try:
         await made.start()
         yield made
@@ -117,7 +118,7 @@ async def cold(cache: Cache) -> None:
     await cache._shelf.hot.keep_only(lambda entry: False)
 
 
-async def until(holds: Any, timeout_s: float = 10.0) -> None:
+async def until(holds: Any, timeout_s: float = 20.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not await holds():
         assert time.monotonic() < deadline

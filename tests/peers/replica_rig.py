@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import cache_rig
 import pytest_asyncio
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
 from hasten.cache.service import Cache
-from hasten.cache.settings import Settings as CacheSettings
 from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT
 from hasten.messages.chat import CHAT, Chunk, Note, Ping
 from hasten.nats_server import NatsServer
@@ -186,15 +186,9 @@ async def half_scripted(bus: Bus) -> AsyncIterator[Scripted]:
     await made.close()
 
 
-@contextlib.asynccontextmanager
-async def caching(bus: Bus, folder: Path, **settings: Any) -> AsyncIterator[Cache]:
-    made = Cache(CacheSettings(dim=1, **settings), bus, store(":memory:", folder, "cache"))
-    try:
-        await made.start()
-        yield made
-    finally:
-        await made.drain()
-        await made.close()
+def caching(bus: Bus, folder: Path, **settings: Any) -> contextlib.AbstractAsyncContextManager[Cache]:
+    """A real cache for vectors of the scripted width."""
+    return cache_rig.running(bus, store(":memory:", folder, "cache"), dim=1, **settings)
 
 
 @contextlib.asynccontextmanager

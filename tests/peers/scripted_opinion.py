@@ -2,14 +2,13 @@
 
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from cache_rig import DIM
+from cache_rig import running
 
 from hasten.bus import Bus
 from hasten.cache.service import Cache
-from hasten.cache.settings import Settings
 from hasten.vectors.store import VectorStore
 
 
@@ -37,14 +36,8 @@ class ScriptedModel:
         return 0.99 if same else 0.02
 
 
-@contextlib.asynccontextmanager
-async def advised(bus: Bus, vectors: VectorStore, model: ScriptedModel, **settings: Any) -> AsyncIterator[Cache]:
-    """A replica that asks this model; it closes the store with itself. What others have said is waited for long."""
-    given = {"opinion_ms": 30_000.0, **settings}
-    made = Cache(Settings(dim=DIM, opinion="scripted", **given), bus, vectors, opinion=lambda: model)
-    try:
-        await made.start()
-        yield made
-    finally:
-        await made.drain()
-        await made.close()
+def advised(
+    bus: Bus, vectors: VectorStore, model: ScriptedModel, **settings: Any
+) -> contextlib.AbstractAsyncContextManager[Cache]:
+    """A replica that asks this model. What others have said is waited for long."""
+    return running(bus, vectors, load=lambda: model, **{"opinion": "scripted", "opinion_ms": 30_000.0, **settings})

@@ -81,11 +81,12 @@ class Company:
         waiting: int = 0,
         report: Callable[[], dict[str, Any]] | None = None,
         admit: Admit | None = None,
+        last: bool = False,
         **tokens: str,
     ) -> Service:
         """Starts a service that answers one topic."""
         service = Service(bus or self._bus, f"test-{topic.name}", "Made up for a test.", report=report)
-        service.answer(topic, handler, limit=limit, waiting=waiting, admit=admit, **tokens)
+        service.answer(topic, handler, limit=limit, waiting=waiting, admit=admit, last=last, **tokens)
         await service.start()
         self._services.append(service)
         return service

@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+from replica_rig import ASK, events_of, notes, peers, text, until
 from scripted_peers import ANSWER, PASSAGE, Scripted
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
 from hasten.messages.cache import Answer, CacheHit
 from hasten.messages.change import CHANGE, TENANT_CHANGE, Change
-from hasten.messages.chat import CANCEL, CHAT, FINISHED, Accepted, Chunk, Done, Finished, Note, Nothing, Ping
+from hasten.messages.chat import CANCEL, CHAT, FINISHED, Accepted, Chunk, Done, Finished, Note, Nothing
 from hasten.messages.failure import Failure
 from hasten.messages.generate import GENERATE
 from hasten.nats_server import NatsServer
@@ -21,16 +22,8 @@ from hasten.orchestrator.service import Orchestrator, build
 from hasten.orchestrator.settings import Settings
 from hasten.service import Call
 
-ASK = {"messages": [{"role": "user", "content": "When does the tide rise?"}]}
+__all__ = ["peers"]
 WITH_KNOWLEDGE = {**ASK, "knowledge": ["sea"]}
-
-
-@pytest_asyncio.fixture
-async def peers(bus: Bus) -> AsyncIterator[Scripted]:
-    made = Scripted(bus)
-    await made.start()
-    yield made
-    await made.close()
 
 
 @pytest_asyncio.fixture
@@ -50,26 +43,11 @@ async def client(nats_server: NatsServer) -> AsyncIterator[Bus]:
 
 
 async def ask(client: Bus, body: dict[str, Any] = ASK, tenant: str = "acme", **options: Any) -> list[Any]:
-    stream = await client.stream(CHAT, body, tenant=tenant, **options)
-    return [event async for event in stream if not isinstance(event, Ping)]
-
-
-def text(events: list[Any]) -> str:
-    return "".join(event.text for event in events if isinstance(event, Chunk))
-
-
-def notes(events: list[Any]) -> dict[str, Any]:
-    return {event.kind: event.data for event in events if isinstance(event, Note)}
+    return await events_of(await client.stream(CHAT, body, tenant=tenant, **options))
 
 
 async def _hang(_: Any) -> None:
     """A worker that hears a request and never says anything."""
-
-
-async def until(condition: Any, timeout_s: float = 10) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def test_a_miss_then_an_exact_hit(client: Bus, orchestrator: Orchestrator, peers: Scripted) -> None:

@@ -19,7 +19,7 @@ class HotSet:
 
     def __init__(self, entries: int, size: int, for_s: float) -> None:
         self._most, self._most_bytes, self._for_s = entries, size, for_s
-        self._kept: OrderedDict[tuple[str, str], tuple[Entry, float]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], tuple[Entry, float, int]] = OrderedDict()
         self.size = 0
 
     def __len__(self) -> int:
@@ -30,7 +30,7 @@ class HotSet:
         found = self._kept.get((tenant, key))
         if found is None:
             return None
-        entry, since_s = found
+        entry, since_s, _ = found
         if now_s - since_s > self._for_s:
             self.drop(tenant, key)
             return None
@@ -40,10 +40,11 @@ class HotSet:
     def put(self, entry: Entry, now_s: float) -> None:
         """Keeps an entry, in place of an older one of its key."""
         self.drop(entry.tenant, entry.key)
-        if entry.size > self._most_bytes // 8:
+        size = entry.size
+        if size > self._most_bytes // 8:
             return
-        self._kept[entry.tenant, entry.key] = (entry, now_s)
-        self.size += entry.size
+        self._kept[entry.tenant, entry.key] = (entry, now_s, size)
+        self.size += size
         while len(self._kept) > self._most or self.size > self._most_bytes:
             self.drop(*next(iter(self._kept)))
 
@@ -51,7 +52,7 @@ class HotSet:
         """Forgets an entry."""
         gone = self._kept.pop((tenant, key), None)
         if gone is not None:
-            self.size -= gone[0].size
+            self.size -= gone[2]
 
     async def keep_only(self, wanted: Callable[[Entry], bool]) -> None:
         """Forgets every entry that is not wanted, some at a time: all 4,096 at once take up to 40 ms."""

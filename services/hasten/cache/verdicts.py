@@ -8,6 +8,7 @@ import contextlib
 from collections import OrderedDict
 
 import nats.errors
+import nats.js.errors
 from nats.js.kv import KeyValue
 
 from hasten.bus import Bus

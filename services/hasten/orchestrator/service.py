@@ -58,8 +58,7 @@ class Orchestrator:
         self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting)
         self.service.answer(EXPLAIN, self._explainer.explain, limit=EXPLAINED)
         replica = self.service.id
-        self.service.answer(FOLLOW, self._lead, limit=FOLLOWERS, replica=replica)
-        self.service.hear_to_the_last(FOLLOW)
+        self.service.answer(FOLLOW, self._lead, limit=FOLLOWERS, last=True, replica=replica)
         self._leases = Leases(bus, replica, settings.max_deadline_ms / 1000)
         self._refresher = Refresher(self._leases, self._launch_refresh, settings.refresh_s)
 
