@@ -54,6 +54,7 @@ class Explainer:
             max_age_s=policy.max_age_s,
             max_distance=policy.max_distance,
             tags=policy.tags,
+            collections=request.knowledge,
             explain=True,
             parts=parts_of(request),
         )
