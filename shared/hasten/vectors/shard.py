@@ -30,7 +30,9 @@ from hasten.vectors.store import (
 
 FULL_SCAN_KB = 10_000
 """A tenant with fewer vectors is searched without a graph; so are those that were written since the last compaction."""
-SEGMENTS = 3
+SEGMENTS = 2
+"""One with the graph of all, and one for what is written: a search in one graph takes 0.28 ms of the processor, in two
+0.55 (45,000 points). Adding to the one graph takes a third longer than making another."""
 RESERVE = 96 * 1024 * 1024
 """Room on the disk below which nothing is written: the engine maps files with holes, and a hole that cannot be filled
 kills it, then and at every start."""
