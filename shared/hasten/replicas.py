@@ -34,6 +34,10 @@ PAUSE_S = 0.005
 """The least time between two announcements, so that a flood of changes is not answered with a flood of words."""
 
 
+_ALL = 2**53
+"""What a replica has applied that serves nothing any more."""
+
+
 def _subject(replica: str) -> str:
     return f"$KV.{REPLICAS}.{replica}"
 
@@ -99,13 +103,14 @@ class Replica:
             await asyncio.sleep(PAUSE_S)
 
     async def close(self) -> None:
-        """Leaves the bucket, after the last answer was served, so that nobody waits for this replica."""
+        """Leaves the bucket, after the last answer was served, and says so, so that nobody waits for this replica."""
         self._registered_at = float("-inf")
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._tasks and self._bus.connected:
             with contextlib.suppress(nats.errors.Error, TimeoutError):
+                await self._bus.publish(APPLIED, Applied(sequence=_ALL), replica=self.id)
                 await self._bus.js.purge_stream(f"KV_{REPLICAS}", subject=_subject(self.id))
         self._tasks = []
 
@@ -138,12 +143,14 @@ class Barrier:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._applied: dict[str, int] = {}
+        self._heard_s: dict[str, float] = {}
         self._news = asyncio.Event()
 
     def heard(self, applied: Applied, tokens: dict[str, str]) -> None:
         """Takes in how far a replica is."""
         replica = tokens["replica"]
         self._applied[replica] = max(applied.sequence, self._applied.get(replica, 0))
+        self._heard_s[replica] = time.monotonic()
         self._news.set()
         self._news = asyncio.Event()
 
@@ -161,13 +168,17 @@ class Barrier:
         return any(self._applied.get(member, 0) < sequence for member in members)
 
     async def _members(self, until: float) -> set[str] | None:
-        """Who is registered now; None when it cannot be told."""
+        """Who is registered now, or has spoken within a lease: a registry that was emptied gets them back only after
+        seconds. None when it cannot be told."""
         try:
             async with asyncio.timeout(until - time.monotonic()):
                 found = await members(self._bus)
         except (nats.errors.Error, TimeoutError) as error:
             log.warning("the replicas cannot be told (%s): waiting for a whole lease", type(error).__name__)
             return None
+        lately = time.monotonic() - LEASE_S - MARGIN_S
+        self._heard_s = {replica: at_s for replica, at_s in self._heard_s.items() if at_s > lately}
+        found |= self._heard_s.keys()
         self._applied = {replica: at for replica, at in self._applied.items() if replica in found}
         return found
 

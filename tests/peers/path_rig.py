@@ -68,7 +68,8 @@ async def rigged(bus: Bus, nats_server: NatsServer, vectors: VectorStore, **sett
     """The rig with other settings of the cache."""
     peers = Scripted(bus, real=(CACHE_LOOKUP, CACHE_PUT, EMBED))
     embedder = HashedWords(bus)
-    cache = Cache(CacheSettings(dim=DIM, sweep_s=60, store_tool_calls=True, **settings), bus, vectors)
+    given: dict[str, Any] = {"dim": DIM, "sweep_s": 60, "store_tool_calls": True, "thresholds": {"strict": 1.0}}
+    cache = Cache(CacheSettings(**given | settings), bus, vectors)
     orchestrator = build(Settings(exact_wait_ms=50, recent_s=60), bus)
     for service in (peers, embedder, cache, orchestrator):
         await service.start()

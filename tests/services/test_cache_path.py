@@ -39,6 +39,16 @@ async def test_explain_says_what_asking_would_bring_and_generates_nothing(rig: R
     assert rig.cache.report()["puts"] == {"stored": 1}
 
 
+async def test_the_threshold_that_is_explained_is_that_of_the_collections_asked(rig: Rig) -> None:
+    def body(question: str) -> dict[str, Any]:
+        return {"messages": [{"role": "user", "content": question}], "knowledge": ["strict"]}
+
+    await rig.stored(body(QUESTION))
+    found = await rig.hasten.explain(body(SAME))
+    assert (found.outcome, found.reason) == ("miss", "disabled")
+    assert (await rig.ask(body(SAME))).cache == "miss"
+
+
 @pytest.mark.parametrize(
     ("options", "part"),
     [

@@ -82,6 +82,36 @@ async def test_a_replica_behind_a_cut_cable_is_waited_for_until_its_lease_has_ru
         assert deaf.applied >= sequence
 
 
+@pytest.mark.parametrize("deleted", [True, False])
+async def test_a_replica_that_the_registry_has_lost_is_waited_for_while_it_may_serve(
+    nats_server: NatsServer, bus: Bus, barrier: Barrier, deleted: bool
+) -> None:
+    """It registers again only seconds later, and those who have done so already are not all."""
+    async with Cable(nats_server.port) as cable, holder(cable) as deaf:
+        await asyncio.sleep(LEASE_S / 2)
+        if deleted:
+            await bus.js.delete_stream(f"KV_{REPLICAS}")
+        else:
+            await bus.js.purge_stream(f"KV_{REPLICAS}")
+        async with holder(nats_server):
+            assert deaf.leased
+            cable.cut.clear()
+            sequence, stored_at = await change(bus, "prices:7")
+            await barrier.passed(sequence, stored_at)
+            assert deaf.applied < sequence
+            assert not deaf.leased
+            cable.cut.set()
+
+
+async def test_who_has_closed_is_not_waited_for(nats_server: NatsServer, bus: Bus, barrier: Barrier) -> None:
+    async with holder(nats_server):
+        async with holder(nats_server):
+            await asyncio.sleep(LEASE_S / 2)
+        sequence, stored_at = await change(bus, "prices:7")
+        await barrier.passed(sequence, stored_at)
+        assert time.monotonic() - stored_at < LEASE_S
+
+
 async def test_without_the_registry_a_whole_lease_is_waited_for(bus: Bus, barrier: Barrier) -> None:
     stored_at = time.monotonic()
     await barrier.passed(1, stored_at)
