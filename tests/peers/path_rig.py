@@ -1,6 +1,5 @@
 """The orchestrator and the cache together, both real, with scripted stages around them and a tenant who asks."""
 
-import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -59,17 +58,9 @@ class Rig:
 
 @pytest_asyncio.fixture
 async def rig(bus: Bus, nats_server: NatsServer, vectors: VectorStore) -> AsyncIterator[Rig]:
-    async with rigged(bus, nats_server, vectors) as made:
-        yield made
-
-
-@contextlib.asynccontextmanager
-async def rigged(bus: Bus, nats_server: NatsServer, vectors: VectorStore, **settings: Any) -> AsyncIterator[Rig]:
-    """The rig with other settings of the cache."""
     peers = Scripted(bus, real=(CACHE_LOOKUP, CACHE_PUT, EMBED))
     embedder = HashedWords(bus)
-    given: dict[str, Any] = {"dim": DIM, "sweep_s": 60, "store_tool_calls": True, "thresholds": {"strict": 1.0}}
-    cache = Cache(CacheSettings(**given | settings), bus, vectors)
+    cache = Cache(CacheSettings(dim=DIM, sweep_s=60, store_tool_calls=True, thresholds={"strict": 1.0}), bus, vectors)
     orchestrator = build(Settings(exact_wait_ms=50, recent_s=60), bus)
     for service in (peers, embedder, cache, orchestrator):
         await service.start()

@@ -5,17 +5,15 @@ from typing import Any
 
 import pytest
 from cache_rig import until
-from path_rig import OTHER, QUESTION, SAME, Rig, rigged
+from path_rig import OTHER, QUESTION, SAME, Rig
 from scripted_peers import ANSWER
 
-from hasten.bus import Bus
 from hasten.client import Hasten
 from hasten.fingerprint import fingerprint
 from hasten.messages.cache import CACHE_PUT, Answer, CachePut, Invalidate, Stored
 from hasten.messages.chat import CachePolicy, Chunk, Done, Usage, parse_chat
 from hasten.messages.failure import Failed
 from hasten.nats_server import NatsServer
-from hasten.vectors.store import VectorStore
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 
@@ -113,17 +111,6 @@ async def test_a_request_that_asks_for_it_is_explained_in_its_note(rig: Rig) -> 
     hit = await rig.hasten.ask(SAME, explain=True)
     assert (hit.cache, hit.notes["cache"]["explained"]["nearest"][0]["verdict"]) == ("semantic", "hit")
     assert "explained" not in (await rig.hasten.ask(SAME)).notes["cache"]
-
-
-async def test_an_explanation_heeds_the_threshold_of_a_collection_as_asking_does(
-    bus: Bus, nats_server: NatsServer, vectors: VectorStore
-) -> None:
-    async with rigged(bus, nats_server, vectors, thresholds={"vault": 1.0}) as rig:
-        await rig.stored(QUESTION, knowledge=["vault"])
-        asked = await rig.hasten.ask(SAME, knowledge=["vault"], explain=True, cache={"store": False})
-        found = await rig.hasten.explain(SAME, knowledge=["vault"])
-        assert (asked.cache, asked.notes["cache"]["reason"]) == ("miss", "disabled")
-        assert (found.outcome, found.reason) == ("miss", "disabled")
 
 
 # What is announced.
