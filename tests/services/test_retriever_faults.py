@@ -227,7 +227,7 @@ async def test_replicas_share_the_work_and_one_that_dies_loses_nothing(bus: Bus,
             sent = [await one.send(Document(id=f"d{n}", text=f"fee number {n}")) for n in range(60)]
             await until(lambda: len(one.heard) > 15 and other._intake.holding)
             await other.close()
-            await until(lambda: one.retriever.report()["applied"] == sent[-1])
+            await until(lambda: one.retriever.report()["applied"] >= sent[-1])
             assert {hit.document for hit in await one.found("fee", limit=100)} == {f"d{n}" for n in range(60)}
     await vectors.inner.close()
 
@@ -331,7 +331,7 @@ async def test_a_server_that_restarts_in_the_middle_loses_nothing(nats_server: N
         await nats_server.stop(kill=True)
         await asyncio.sleep(0.2)
         await nats_server.start()
-        await until(lambda: rig.retriever.report()["applied"] == sent[-1])
+        await until(lambda: rig.retriever.report()["applied"] >= sent[-1])
         assert {one.document for one in await rig.found("fee", limit=50)} == {f"d{n}" for n in range(30)}
     await bus.close()
 
