@@ -210,8 +210,8 @@ async def test_what_was_read_never_runs_ahead_and_survives_holes(bus: Bus, tmp_p
             reply = await rig.ask("fee")
             assert isinstance(reply, Retrieved)
             assert reply.read_seq < slow or reply.passages
-        await until(lambda: rig.retriever.report()["applied"] == later)
-        assert (await rig.put(REFUNDS)).sequence == later + 1
+        await until(lambda: rig.retriever.report()["applied"] >= later)
+        assert (await rig.put(REFUNDS)).sequence > later
 
 
 HOPELESS = [

@@ -12,6 +12,7 @@ from indexed_words import DIM, HashedWords
 from retriever_rig import Rig, running, until, vectors_for
 
 from hasten.bus import Bus
+from hasten.freshness import Freshness
 from hasten.messages.change import CHANGE, STREAM, Change
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.retrieve import Document, Passage
@@ -228,6 +229,34 @@ async def test_replicas_share_the_work_and_one_that_dies_loses_nothing(bus: Bus,
             await other.close()
             await until(lambda: one.retriever.report()["applied"] == sent[-1])
             assert {hit.document for hit in await one.found("fee", limit=100)} == {f"d{n}" for n in range(60)}
+    await vectors.inner.close()
+
+
+async def test_what_was_read_while_a_purged_version_was_worked_on_is_stale_when_it_is_there(
+    bus: Bus, tmp_path: Path
+) -> None:
+    """The purge moves the acknowledgement floor, and the other replica takes the version for applied."""
+    vectors = vectors_for(":memory:", tmp_path, keep=True)
+    view = Freshness(bus)
+    await view.start()
+    async with embedder(bus) as words, running(bus, tmp_path, vectors=vectors, words=words) as one:
+        other = Retriever(Settings(poll_s=0.05), bus, vectors)
+        await other.start()
+        await one.put(prices(1))
+        words.delay_s = 0.5
+        sequence = await one.send(prices(2))
+        await until(lambda: one.retriever._intake.holding or other._intake.holding)
+        await bus.js.purge_stream(STREAM)
+        await until(lambda: sequence in (one.retriever._intake.applied, other._intake.applied))
+        assert numbers(await one.found("fee")) == {1}
+        tags = ["document:help/prices", "collection:help"]
+        await one.applied(sequence)
+        assert numbers(await one.found("fee")) == {2}
+        await until(lambda: view.applied > sequence)
+        assert not view.table.fresh("acme", tags[:1], sequence)
+        assert not view.table.fresh("acme", tags[1:], sequence)
+        await other.close()
+    await view.close()
     await vectors.inner.close()
 
 

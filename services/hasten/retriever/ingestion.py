@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import nats.errors
@@ -12,6 +12,7 @@ from nats.aio.msg import Msg
 from hasten.bus import Bus
 from hasten.changes.settings import Changes
 from hasten.dead_letters import DeadLetters
+from hasten.messages.change import CHANGE, TENANT_CHANGE, Change
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import INGESTED, Document, Ingested
 from hasten.retriever.domain import Refused, Unfit
@@ -219,8 +220,8 @@ class Ingestion:
                 with contextlib.suppress(*BUS_ERRORS, StoreError):
                     await self._failed(mail, msg, error)
                 return
-        with contextlib.suppress(*BUS_ERRORS):
-            await self._intake.done(msg)
+        with contextlib.suppress(*BUS_ERRORS, Failed):
+            await self._done(todo, msg)
         await self._refresh()
 
     async def _step(self, step: Mail | Emptied, msg: Msg) -> None:
@@ -230,11 +231,27 @@ class Ingestion:
         else:
             await self._announce(step, await self._applied(step, msg))
 
+    async def _done(self, steps: Sequence[Mail | Emptied], msg: Msg) -> None:
+        """Says that a message has been applied. Answers that were made of what was there before, but after others took
+        it for applied, are evicted once more."""
+        if await self._intake.overtaken(msg):
+            for step in steps:
+                await self._evict(step)
+        await self._intake.done(msg)
+
+    async def _evict(self, step: Mail | Emptied) -> None:
+        if isinstance(step, Emptied):
+            table = Change(tags=[step.origin, step.origin.rpartition(".")[2]], reason="applied late")
+            await self._bus.store(CHANGE, table, source="retriever")
+        else:
+            tags = [f"document:{step.key.collection}/{step.key.document}", f"collection:{step.key.collection}"]
+            await self._bus.store(TENANT_CHANGE, Change(tags=tags, reason="applied late"), tenant=step.key.tenant)
+
     async def _one(self, mail: Mail, msg: Msg) -> None:
         """Applies a document and says so; gives the message back, or up, when it could not be applied."""
         try:
             manifest = await self._applied(mail, msg)
-            await self._intake.done(msg)
+            await self._done([mail], msg)
         except Exception as error:
             with contextlib.suppress(*BUS_ERRORS, StoreError):
                 await self._failed(mail, msg, error)

@@ -106,6 +106,12 @@ class Intake:
             with contextlib.suppress(nats.errors.Error):
                 await msg.in_progress()
 
+    async def overtaken(self, msg: Msg) -> bool:
+        """Whether a message that is held counts as applied all the same, for the other replicas too: the stream was
+        purged meanwhile."""
+        info = await self._bus.js.consumer_info(STREAM, DURABLE)
+        return info.ack_floor is not None and info.ack_floor.stream_seq >= sequence(msg)
+
     async def done(self, msg: Msg) -> None:
         """Says that a message has been applied, and returns when the server knows."""
         at = sequence(msg)
