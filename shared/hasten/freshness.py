@@ -216,7 +216,7 @@ class Freshness:
     async def _renew(self) -> None:
         """Makes the stream if need be and reads it. One that others made and that counts from 1 again is refused:
         answers that were read from the former one and are stored only now would look new."""
-        former = self._seen
+        former = max(1, self._seen)  # one that counts from 1 is refused though of the former one nothing was seen yet
         log.warning("%s is gone: nothing that was read before is served", STREAM)
         while not cancelled():
             await self.reader.close()
