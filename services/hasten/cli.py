@@ -39,7 +39,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _hasten(
-    show_version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it.")] = False,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     pass
 

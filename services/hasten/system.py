@@ -21,7 +21,7 @@ from hasten.models import EngineConfig, Model, model_table
 from hasten.nats_server import NatsServer, ServerMissing, free_port
 from hasten.prepare import Say, prepare
 from hasten.run import host_port
-from hasten.runtime import Runtime, check_sections, whole_system
+from hasten.runtime import Runtime, check, installed, whole_system
 from hasten.settings import SettingsError, read_config, settings
 
 NATS_PORT = 4222
@@ -132,7 +132,7 @@ def _owned(data: Path) -> Iterator[None]:
 async def configuration(wanted: Wanted) -> dict[str, Any]:
     """The config with the model table that `engine` asks for: as it is, simulated, or one upstream model."""
     config = read_config(wanted.config)
-    check_sections(config)
+    check(config, sorted(installed()))
     if wanted.engine == "embedded":
         return config
     if wanted.engine == "sim":

@@ -17,7 +17,7 @@ from hasten.address import DEFAULT_DATA, nats_url, without_secret
 from hasten.bus import Bus
 from hasten.loop_lag import LoopLag
 from hasten.messages.failure import Failed
-from hasten.runtime import DRAIN_S, Runtime, Unit, build, check_sections
+from hasten.runtime import DRAIN_S, Runtime, Unit, build, check
 from hasten.settings import SettingsError, read_config
 from hasten.telemetry import REGISTRY, configure_logging
 
@@ -148,7 +148,7 @@ def serve_metrics(address: str) -> None:
 async def run_service(service: str, options: Options) -> int:
     """Runs one service until it is told to stop; returns the exit code."""
     config = read_config(options.config or _config_of_environment())
-    check_sections(config)
+    check(config, [service])
     data = options.data or Path(os.environ.get("HASTEN_DATA", DEFAULT_DATA))
     url = nats_url(options.nats, data)
     with Stop() as stop:

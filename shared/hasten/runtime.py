@@ -56,6 +56,18 @@ def check_sections(config: Mapping[str, Any]) -> None:
         raise SettingsError(f"there is no section {unknown}; there are {', '.join(sorted(known))}")
 
 
+def check(config: Mapping[str, Any], services: Iterable[str]) -> None:
+    """Raises SettingsError for what `build` of these services would refuse, before anything slow has begun."""
+    check_sections(config)
+    found = installed()
+    for name in services:
+        if name not in found:
+            raise SettingsError(f"there is no service {name}; there are {', '.join(sorted(found))}")
+        settings(import_module(f"{found[name]}.settings").Settings, name, config)
+    model_table(config)
+    changes(config)
+
+
 def build(name: str, bus: Bus, config: Mapping[str, Any], **overrides: Any) -> Unit:
     """Builds one service with its settings; raises SettingsError for an unknown name, key or value.
 

@@ -1,8 +1,10 @@
 """Reads settings from TOML and HASTEN_* variables into Structs; a wrong value is one sentence, not a traceback."""
 
+import difflib
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +22,7 @@ def read_config(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return _beside(path, tomllib.loads(path.read_text()))
+        return _beside(path, tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise SettingsError(f"the config {path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -54,8 +56,8 @@ def settings(
     if not isinstance(given_section, Mapping):
         raise SettingsError(f"[{section}] must be a table of settings, not {given_section!r}")
     values = dict(given_section)
-    if unknown := ", ".join(sorted(set(values) - fields)):
-        raise SettingsError(f"[{section}] has no setting {unknown}; it has {', '.join(sorted(fields))}")
+    if unknown := sorted(set(values) - fields):
+        raise SettingsError(f"[{section}] has no setting {', '.join(unknown)}; {_meant(unknown, fields)}")
     for field in fields:
         if (given := environ.get(f"HASTEN_{section}_{field}".upper())) is not None:
             values[field] = [part.strip() for part in given.split(",") if part.strip()] if field in lists else given
@@ -63,4 +65,21 @@ def settings(
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"[{section}]: {error}") from None
+        problem = plain(error)
+        field = re.split(r"[.\[:]", problem)[0]
+        variable = f"HASTEN_{section}_{field}".upper()
+        where = variable if field in fields and variable in environ else f"[{section}]"
+        raise SettingsError(f"{where}: {problem}") from None
+
+
+def plain(error: msgspec.ValidationError) -> str:
+    """What is wrong with a value, its field first: ``threshold: expected `float`, got `str` ``."""
+    said = str(error).replace("Object contains unknown field", "there is no field")
+    problem, found, path = said.rpartition(" - at `$.")
+    return f"{path.rstrip('`')}: {problem[:1].lower()}{problem[1:]}" if found else said
+
+
+def _meant(unknown: Iterable[str], fields: Iterable[str]) -> str:
+    """The settings with a name like those that do not exist, or else all that there are."""
+    near = [name for one in unknown for name in difflib.get_close_matches(one, sorted(fields), n=1)]
+    return f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(sorted(fields))}"

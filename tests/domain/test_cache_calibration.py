@@ -94,6 +94,13 @@ def test_pairs_are_read_from_both_forms(tmp_path: Path) -> None:
     assert read(lines) == [Line(a="One?", b="Two?", same=False), Line(a="1?", b="2?", same=True)]
 
 
+@pytest.mark.parametrize("text", ["a;b;same\nx;y;1\n", "A\tB\tSame\nx\ty\tyes\n", "a, b, same\nx, y, 1\n"])
+def test_a_table_as_spreadsheets_write_it(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "pairs.csv"
+    file.write_text(text)
+    assert read(file) == [Line(a="x", b="y", same=True)]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -102,6 +109,8 @@ def test_pairs_are_read_from_both_forms(tmp_path: Path) -> None:
         ("a,b,same\nx,,1\n", "line 2: a and b must be"),
         ('{"a":"x","b":"y","same":true}\n{"a":\n', "line 2: this is not a JSON object"),
         ("a,b,same\n", "no pairs"),
+        ("\n", "is empty; it needs a line with the columns a, b and same"),
+        ('[{"a":"x","b":"y","same":true}]', "is a JSON list: write each object on a line of its own"),
     ],
 )
 def test_a_bad_file_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:

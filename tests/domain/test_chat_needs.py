@@ -54,3 +54,17 @@ def test_every_turn_is_looked_at() -> None:
     picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
     messages = parse_chat({"messages": [picture, {"role": "user", "content": "and now?"}]}).messages
     assert needs_of(messages, tools=None, response_format=None, logprobs=None, top_logprobs=None) == ["vision"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ({"mode": "on"}, "cache.mode must be auto, exact, off or refresh"),
+        ({"scope": "all"}, "cache.scope must be tenant or user"),
+        ({"ttl_s": -1}, "cache.ttl_s must be at least 0"),
+        ({"max_age_s": -0.5}, "cache.max_age_s must be at least 0"),
+    ],
+)
+def test_a_wrong_cache_policy_says_what_is_right(policy: dict[str, object], said: str) -> None:
+    with pytest.raises(Failed, match=said):
+        parse_chat({"messages": [{"role": "user", "content": "hi"}], "cache": policy})

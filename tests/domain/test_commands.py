@@ -40,7 +40,7 @@ def test_what_a_person_can_put_right_is_said(arguments: tuple[str, ...], sentenc
     ("fields", "knowledge", "said"),
     [
         ({"notes": {"cache": {"hit": "exact", "entry_id": ENTRY}}}, [], f"entry {ENTRY}"),
-        ({"finish_reason": "length"}, [], "cut at the token limit"),
+        ({"finish_reason": "length"}, [], "cut at the token limit, so not stored"),
         ({"notes": {"sources": {"passages": [{"title": "Fees", "document": "fees"}]}}}, ["help"], "from Fees"),
         ({"notes": {"sources": {"passages": [], "missing": ["help"]}}}, ["help"], "nothing found in help"),
         ({"notes": {"sources": {"passages": []}}}, ["help"], "no passages used"),

@@ -136,8 +136,9 @@ async def test_no_server_is_one_sentence() -> None:
     [
         ("[router", "is not valid TOML"),
         ("[cash]\nhot = 1", "there is no section cash; there are cache, changes, "),
-        ("[router]\nnonsense = 1", "[router] has no setting nonsense"),
-        ('[router]\nlimit = "many"', "[router]: Expected"),
+        ("[router]\nnonsense = 1", "[router] has no setting nonsense; it has "),
+        ("[router]\nlimits = 1", "[router] has no setting limits; did you mean limit?"),
+        ('[router]\nlimit = "many"', "[router]: limit: expected `int`"),
         ("models = []", "[[models]] is empty"),
         ('[[models]]\nname = "a"\n[[models]]\nname = "a"', "a is used twice"),
     ],
@@ -146,6 +147,13 @@ async def test_a_wrong_config_is_one_sentence(nats_server: NatsServer, tmp_path:
     path = tmp_path / "wrong.toml"
     path.write_text(text)
     assert said in await refused("router", "--nats", nats_server.url, "--config", str(path))
+
+
+async def test_a_wrong_config_is_told_before_anything_is_connected_to(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text('[changes]\nsources = ["hasten.>"]')
+    said = await refused("cache", "--nats", f"nats://127.0.0.1:{free_port()}", "--config", str(path))
+    assert "sources: 'hasten.>' must begin with a name" in said
 
 
 async def test_an_absent_config_is_one_sentence(nats_server: NatsServer, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ async def test_watching_shows_hits_misses_and_evictions_with_their_reasons(rig: 
     assert "miss      absent" in first
     assert "miss      guard words · similarity" in missed
     assert "semantic  similarity 1.000 · entry" in hit
-    assert "evicted   1 entries · spring ?[2J cleaning" in gone
+    assert "evicted   1 entry · spring ?[2J cleaning" in gone
     events = [json.loads(one) for one in lines.splitlines()]
     assert [one["event"] for one in events] == ["finished"] * 3 + ["invalidated"]
     assert {one["tenant"] for one in events} == {"acme"}

@@ -180,7 +180,7 @@ async def test_the_command_line_tries_an_event(
     shown = (await run("--event", str(file))).output
     assert "read as debezium: update of public.prices, by the rules of public.prices" in shown
     assert "prices:7,acme" in shown
-    assert "1 entries would be removed" in shown
+    assert "1 entry would be removed" in shown
     file.write_text("")
     told = json.loads((await run("--event", str(file), "--key", '{"id":7,"tenant":"acme"}', "--json")).output)
     assert (told["event"]["shape"], told["entries"]) == ("tombstone", 1)

@@ -185,6 +185,18 @@ async def test_an_invalidation_removes_what_it_names_in_every_scope(
     assert isinstance(await other.exact("k"), CacheHit)
 
 
+@pytest.mark.parametrize("tag", ["", "x" * 2049, "prices:" + "7" * 2048])
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_a_tag_that_no_replica_would_remember_is_refused(
+    cache: Cache, acme: Caller, tag: str, dry_run: bool
+) -> None:
+    """Else what stands above it is evicted, everything at worst, and the reply tells of nothing."""
+    await acme.put("k", tags=["prices:7"])
+    refused = await acme.invalidate(tags=[tag], dry_run=dry_run)
+    assert (refused.code, refused.param) == ("bad_request", "tags")
+    assert isinstance(await acme.exact("k"), CacheHit)
+
+
 async def test_an_invalidation_says_what_it_removed(cache: Cache, bus: Bus, acme: Caller) -> None:
     heard: list[tuple[Invalidated, str]] = []
     listener = Service(bus, "test", "Hears.")

@@ -13,6 +13,7 @@ from hasten.cache.shelf import Shelf, stale_where
 from hasten.cache.sweeper import Publish
 from hasten.cache.trial import read_for
 from hasten.changes import ALL, Rules, reaching
+from hasten.changes.tags import MAX_CHARS
 from hasten.deadline import now_ms
 from hasten.fingerprint import question_hash
 from hasten.messages.cache import EntrySummary, Invalidate, Invalidation, SampleEvent
@@ -79,6 +80,10 @@ class Invalidator:
             raise Failed("bad_request", "name tags, documents, entries or models, or say everything")
         if len(tags) > self._settings.max_tags:
             raise Failed("bad_request", f"{len(tags)} things are named, at most {self._settings.max_tags} may be")
+        if not all(tags):
+            raise Failed("bad_request", "a tag must not be empty", param="tags")
+        if (longest := max(map(len, tags), default=0)) > MAX_CHARS:
+            raise Failed("bad_request", f"a tag has {longest} characters, at most {MAX_CHARS} may be", param="tags")
         return tags
 
     async def _tried(self, body: Invalidate, event: SampleEvent, tenant: str) -> Invalidation:

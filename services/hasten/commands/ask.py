@@ -106,7 +106,7 @@ def summary(answered: Answered, knowledge: Sequence[str] = ()) -> str:
     first = "no text" if answered.ttft_ms is None else f"first token {answered.ttft_ms:.0f} ms"
     parts = [SOURCES.get(answered.cache, answered.cache), answered.model, first, f"total {answered.total_ms:.0f} ms"]
     if answered.finish_reason == "length":
-        parts.append("cut at the token limit")
+        parts.append("cut at the token limit, so not stored")
     parts += _read(answered.notes.get("sources", {}), knowledge)
     about = answered.notes.get("cache", {})
     if entry := about.get("entry_id"):

@@ -117,8 +117,14 @@ def _objects(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _table(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
-    table = csv.DictReader(io.StringIO(text))
-    missing = {"a", "b", "same"} - set(table.fieldnames or ())
+    if not text.strip():
+        raise SettingsError(f"{path} is empty; it needs a line with the columns a, b and same, and pairs below it")
+    if text.lstrip().startswith("["):
+        raise SettingsError(f"{path} is a JSON list: write each object on a line of its own")
+    delimiter = max(",;\t", key=text.partition("\n")[0].count)
+    table = csv.DictReader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
+    table.fieldnames = [name.strip().lower() for name in table.fieldnames or ()]
+    missing = {"a", "b", "same"} - set(table.fieldnames)
     if missing:
         raise SettingsError(f"{path} has no column {', '.join(sorted(missing))}; it needs a, b and same")
     return [(table.line_num, row) for row in table]

@@ -90,14 +90,20 @@ def report(done: Invalidation, what: Invalidate, as_json: bool) -> None:
     if done.event is not None:
         explain(done.event, console)
     if what.dry_run:
-        table = Table("entry", "question", "tags", "age", box=None)
-        table.columns[0].no_wrap = True
-        table.columns[2].overflow = "fold"
         for entry in done.listed:
-            table.add_row(entry.entry_id, entry.text, " ".join(entry.tags), f"{entry.age_s:.0f} s")
-        console.print(table)
+            console.print(
+                f"entry {entry.entry_id}, {entry.age_s:.0f} s old: {entry.text}", soft_wrap=True, markup=False
+            )
+            console.print(f"    {' '.join(entry.tags)}", style="dim", soft_wrap=True, markup=False)
+        if done.entries > len(done.listed) > 0:
+            console.print(f"and {done.entries - len(done.listed):,} more")
     verb = "would be removed" if what.dry_run else f"removed, change {done.sequence}, after {done.waited_ms:.0f} ms"
-    console.print(f"{done.entries} entries {verb}")
+    console.print(f"{counted(done.entries)} {verb}")
+
+
+def counted(entries: int) -> str:
+    """`1 entry`, `2 entries`."""
+    return "1 entry" if entries == 1 else f"{entries} entries"
 
 
 def explain(event: EventReading, console: Console) -> None:

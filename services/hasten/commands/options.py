@@ -38,7 +38,7 @@ def with_client(nats: str | None, tenant: str, work: Callable[[Hasten], Awaitabl
             async with Hasten.connect(nats_url(nats), tenant=tenant) as hasten:
                 return await work(hasten)
         except Unreachable as error:
-            raise SettingsError(f"{error}; another one is named with --nats or HASTEN_NATS") from None
+            raise SettingsError(f"{error}; `hasten up` starts one, and --nats or HASTEN_NATS names another") from None
 
     configure_logging()
     raise typer.Exit(run_loop(connected()))

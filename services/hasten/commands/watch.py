@@ -18,6 +18,7 @@ from rich.text import Text
 
 from hasten.client import Hasten
 from hasten.codec import decode
+from hasten.commands.invalidate import counted
 from hasten.commands.options import Json, Nats, with_client
 from hasten.messages.cache import INVALIDATED, Invalidated
 from hasten.messages.chat import FINISHED, Finished
@@ -139,7 +140,7 @@ def gone(event: Invalidated) -> str:
     """What was removed and why."""
     tags = event.tags[:TAGS] + ([f"and {len(event.tags) - TAGS} more"] if len(event.tags) > TAGS else [])
     change = f"change {event.sequence}" if event.sequence else ""
-    parts = [f"{event.entries} entries", event.reason, " ".join(tags), change]
+    parts = [counted(event.entries), event.reason, " ".join(tags), change]
     return f"{'evicted':<9} " + " · ".join(part for part in parts if part)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from hasten.changes.rules import BadRule, Rules, TableRule
-from hasten.settings import SettingsError, read_config, settings
+from hasten.settings import SettingsError, plain, read_config, settings
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ def _rule(origin: str, number: int, table: Any) -> TableRule:
     except msgspec.ValidationError as error:
         name = table.get("table") if isinstance(table, dict) else None
         what = f"table {name!r}" if isinstance(name, str) else f"table {number}"
-        raise SettingsError(f"{origin}: {what}: {str(error).replace('`$.', '`')}") from None
+        raise SettingsError(f"{origin}: {what}: {plain(error)}") from None
 
 
 def _check(source: str) -> None:
@@ -72,5 +72,9 @@ def _check(source: str) -> None:
     first = source.partition(".")[0]
     if not all(source.split(".")) or set(source) & set(" \t\r\n") or first in ("*", ">", "hasten"):
         raise SettingsError(f"[changes] sources: {source!r} must begin with a name of its own, as in shop.>")
+    if ">" in source[:-1] or any("*" in part and part != "*" for part in source.split(".")):
+        raise SettingsError(
+            f"[changes] sources: in {source!r} a * must stand for a whole token and > for the last ones"
+        )
     if first.startswith(("_", "$")):
         raise SettingsError(f"[changes] sources: {source!r} is a subject of NATS itself")

@@ -1,6 +1,6 @@
 """The conversation of a user with hasten: one ChatRequest, then a stream that ends with exactly one Done or Failure."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -100,6 +100,10 @@ _KNOWN = frozenset(ChatRequest.__struct_fields__) - {"extra"}
 _KNOWN_OF_A_TURN = frozenset(Turn.__struct_fields__) - {"extra"}
 _TRANSPORT = frozenset({"stream", "stream_options"})
 """Fields that say how the answer travels, not what it is."""
+_CHOICES = {
+    f"cache.{name}": get_args(hint) for name, hint in get_type_hints(CachePolicy).items() if get_origin(hint) is Literal
+}
+"""The fields that are one of a few words; msgspec's error does not say which."""
 
 
 def _split(plain: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
@@ -131,6 +135,10 @@ def parse_chat(raw: bytes | dict[str, Any]) -> ChatRequest:
         request = msgspec.convert(_split(plain, _KNOWN), ChatRequest)
     except msgspec.ValidationError as error:
         problem = without_value(str(error))
+        for name, choices in _CHOICES.items():
+            if problem.endswith(f"`$.{name}`"):
+                allowed = f"{', '.join(choices[:-1])} or {choices[-1]}"
+                raise Failed("bad_request", f"{name} must be {allowed}", param=name) from None
         raise Failed("bad_request", problem, param=_field_of(problem)) from None
     _check_ranges(request)
     return request
@@ -155,6 +163,9 @@ def _check_ranges(request: ChatRequest) -> None:
         refuse("top_p", "must be above 0 and at most 1")
     if request.deadline_ms is not None and request.deadline_ms < 1:
         refuse("deadline_ms", "must be at least 1")
+    for name in ("max_age_s", "ttl_s", "max_distance"):
+        if (given := getattr(request.cache, name)) is not None and given < 0:
+            refuse(f"cache.{name}", "must be at least 0")
     if request.cache.scope == "user" and not request.user:
         refuse("user", "must be given when cache.scope is user")
 
