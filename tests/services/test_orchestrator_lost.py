@@ -186,6 +186,7 @@ async def test_a_successor_that_says_something_else_is_not_followed(
     await until(lambda: flight.chunks == 20)
     peers.answer = "word0 word1 but then " + ANSWER
     await one.die()
+    await replicas.forgotten(one)
     usurper = await replicas.stream(three)
     await until(lambda: len(peers.generated) == 3)
     gate.open()
