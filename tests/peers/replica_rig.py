@@ -12,8 +12,10 @@ from scripted_peers import Scripted
 
 from hasten.bus import Bus
 from hasten.cache.service import Cache
+from hasten.deadline import TENANT
 from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT
 from hasten.messages.chat import CHAT, Chunk, Note, Ping
+from hasten.messages.follow import FOLLOW, Follow
 from hasten.nats_server import NatsServer
 from hasten.orchestrator.lease import BUCKET
 from hasten.orchestrator.service import build
@@ -102,6 +104,14 @@ class Replicas:
     ) -> list[Any]:
         """The events of a request to this replica, without pings."""
         return await events_of(await self.stream(replica, body, tenant, **options))
+
+    async def forgotten(self, replica: Replica) -> None:
+        """Returns when the server knows that a replica has died, and says so to whoever asks it."""
+        to: dict[str, Any] = {"replica": replica.unit.service.id, "headers": {TENANT: "acme"}}
+        while True:
+            stream = await self.client.stream(FOLLOW, Follow(key="none"), idle_s=0.05, **to)
+            if (await events_of(stream))[-1].code == "unavailable":
+                return
 
     async def sequence(self) -> int:
         """How much has been written to the bucket of leases."""

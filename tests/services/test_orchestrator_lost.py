@@ -182,10 +182,10 @@ async def test_a_successor_that_says_something_else_is_not_followed(
     peers.answer, gate = ANSWER, Gate(peers, 20)
     await first_chunk(await replicas.stream(one))
     ahead = await replicas.stream(two)
-    (flight,) = two.unit._flights.all
-    await until(lambda: flight.chunks == 20)
+    await until(lambda: [flight.chunks for flight in two.unit._flights.all] == [20])
     peers.answer = "word0 word1 but then " + ANSWER
     await one.die()
+    await replicas.forgotten(one)
     usurper = await replicas.stream(three)
     await until(lambda: len(peers.generated) == 3)
     gate.open()
