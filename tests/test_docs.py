@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,28 @@ def test_every_variable_in_the_docs_is_a_setting(page: Path) -> None:
     found = VARIABLE.findall(page.read_text())
     named = {(section.lower(), field.lower()) for section, field in found if section.lower() in (*SERVICES, "changes")}
     assert {(service, field) for service, field in named if field not in settings_of(service)} == set()
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_link_in_the_docs_leads_somewhere(page: Path) -> None:
+    broken = []
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text()):
+        target, _, anchor = link.partition("#")
+        there = (page.parent / target).resolve() if target else page
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_the_model_table_in_the_docs_is_one() -> None:
+    (table,) = re.findall(r"```toml\n(\[\[models.*?)```", (ROOT / "docs" / "operations.md").read_text(), re.DOTALL)
+    assert [model.name for model in model_table(tomllib.loads(table))] == ["qwen-7b", "large"]
 
 
 def test_the_asyncapi_description_is_fresh() -> None:
