@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import sys
 
-from hasten.bus import Bus
+from hasten.bus import Bus, Unreachable
 from hasten.messages.cache import (
     CACHE_LOOKUP,
     CACHE_PUT,
@@ -21,6 +21,7 @@ from hasten.messages.cache import (
     Invalidate,
 )
 from hasten.messages.embed import EMBED, Embed
+from hasten.messages.failure import Failed
 
 TENANT = "acme"
 PARTITION = "support-bot-1"
@@ -66,4 +67,7 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "nats://127.0.0.1:4222"))
+    try:
+        asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "nats://127.0.0.1:4222"))
+    except (Unreachable, Failed) as error:
+        sys.exit(str(error))

@@ -9,10 +9,18 @@ import json
 import sys
 
 import nats
+import nats.errors
+
+
+async def silent(_: Exception) -> None:
+    """Instead of the traceback that nats-py logs."""
 
 
 async def main(url: str, tenant: str, how_many: str = "0") -> None:
-    client = await nats.connect(url)
+    try:
+        client = await asyncio.wait_for(nats.connect(url, max_reconnect_attempts=-1, error_cb=silent), 5)
+    except (OSError, TimeoutError, nats.errors.Error):
+        sys.exit("no NATS server answers there")
     events = await client.subscribe(f"hasten.v1.invalidated.{tenant}")
     await client.flush()
     print("listening", flush=True)
@@ -27,4 +35,6 @@ async def main(url: str, tenant: str, how_many: str = "0") -> None:
     await client.close()
 
 
+if len(sys.argv) < 3:
+    sys.exit("usage: invalidations.py NATS_URL TENANT [HOW_MANY]")
 asyncio.run(main(*sys.argv[1:4]))

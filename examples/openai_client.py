@@ -2,7 +2,7 @@
 
 import sys
 
-from openai import OpenAI
+from openai import APIError, OpenAI
 
 
 def main(base_url: str, api_key: str) -> None:
@@ -21,4 +21,9 @@ def main(base_url: str, api_key: str) -> None:
             print(f"\n{chunk.usage.prompt_tokens} prompt tokens, {chunk.usage.completion_tokens} completion tokens")
 
 
-main(*sys.argv[1:3])
+if len(sys.argv) < 3:
+    sys.exit("usage: openai_client.py BASE_URL API_KEY")
+try:
+    main(*sys.argv[1:3])
+except APIError as error:
+    sys.exit(f"{sys.argv[1]}: {error}")

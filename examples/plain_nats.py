@@ -14,7 +14,7 @@ async def silent(_: Exception) -> None:
 
 async def main(url: str) -> None:
     try:
-        client = await nats.connect(url, allow_reconnect=False, connect_timeout=2, error_cb=silent)
+        client = await asyncio.wait_for(nats.connect(url, error_cb=silent), 5)
     except (OSError, TimeoutError, nats.errors.Error):
         sys.exit("no NATS server answers there")
     replies = await client.subscribe(inbox := client.new_inbox())

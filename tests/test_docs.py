@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,11 @@ def sections(page: Path) -> set[str]:
     """What a link can name behind the address of a page."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {"#" + re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_model_table_in_the_docs_is_one() -> None:
+    (table,) = re.findall(r"```toml\n(\[\[models.*?)```", (ROOT / "docs" / "operations.md").read_text(), re.DOTALL)
+    assert [model.name for model in model_table(tomllib.loads(table))] == ["qwen-7b", "large"]
 
 
 def test_the_asyncapi_description_is_fresh() -> None:

@@ -61,6 +61,7 @@ def test_every_turn_is_looked_at() -> None:
     [
         ({"mode": "on"}, "cache.mode must be auto, exact, off or refresh"),
         ({"scope": "all"}, "cache.scope must be tenant or user"),
+        ({"scop": "user"}, "cache has a field that is not known; it may have mode, tags, max_age_s, ttl_s, "),
         ({"ttl_s": -1}, "cache.ttl_s must be at least 0"),
         ({"max_age_s": -0.5}, "cache.max_age_s must be at least 0"),
     ],

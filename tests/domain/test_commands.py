@@ -25,6 +25,7 @@ ENTRY = "2f1c9bde-6a1f-5b53-9c8e-0d6a2b0b7c11"
         (("invalidate", "--entry", "42"), "--entry must be the id of an entry"),
         (("invalidate", "--event", "e.json"), "--event needs --dry-run and --subject"),
         (("invalidate", "--event", "none.json", "--dry-run", "--subject", "a.b"), "none.json cannot be read"),
+        (("invalidate", "--event", "e.json", "--dry-run", "--subject", "shop.>"), "--subject must be the one that the"),
         (("ask", "q", "--cache", "none"), "'none'"),
         (("status", "--nats", "nats://127.0.0.1:1"), "answers at nats://127.0.0.1:1"),
         (("status", "--nats", "nats://127.0.0.1:1"), "--nats or HASTEN_NATS"),

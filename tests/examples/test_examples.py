@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from hasten.client import Hasten
 from hasten.embedder import export
+from hasten.nats_server import free_port
 from hasten.system import System, Wanted, system
 
 pytestmark = pytest.mark.timeout(180)
@@ -34,12 +35,38 @@ async def start(name: str, *arguments: str) -> asyncio.subprocess.Process:
     )
 
 
+async def said(name: str, *arguments: str) -> str:
+    """The one sentence with which an example refuses."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(ROOT / "examples" / name), *arguments, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        _, errors = await process.communicate()
+    assert (process.returncode, errors.count(b"\n")) == (1, 1)
+    return errors.decode()
+
+
 async def run(name: str, *arguments: str) -> str:
     process = await start(name, *arguments)
     async with asyncio.timeout(60):
         out, _ = await process.communicate()
     assert process.returncode == 0
     return out.decode()
+
+
+@pytest.mark.parametrize("name", ["plain_nats.py", "cache_alone.py", "publish_change.py", "invalidations.py"])
+async def test_without_a_server_an_example_says_so(name: str) -> None:
+    given = {"publish_change.py": ("prices", "7"), "invalidations.py": ("acme",)}.get(name, ())
+    assert (await said(name, f"nats://127.0.0.1:{free_port()}", *given)).startswith("no NATS server answers")
+
+
+@pytest.mark.parametrize("name", ["openai_client.py", "publish_change.py", "invalidations.py"])
+async def test_without_its_arguments_an_example_says_which(name: str) -> None:
+    assert (await said(name)).startswith(f"usage: {name} ")
+
+
+async def test_an_openai_client_without_a_gateway() -> None:
+    assert "Connection error" in await said("openai_client.py", f"http://127.0.0.1:{free_port()}/v1", "key")
 
 
 async def test_all_examples(running: System) -> None:

@@ -53,6 +53,20 @@ async def test_nothing_is_explained_unasked(cache: Cache, acme: Caller) -> None:
     assert (await acme.exact("k")).explained is None
 
 
+async def test_a_lookup_that_nobody_is_answered_by_is_not_counted(bus: Bus, vectors: VectorStore, acme: Caller) -> None:
+    async with running(bus, vectors, alarm_window=4, alarm_memory=20) as cache:
+        await acme.put("k")
+        for _ in range(12):
+            assert missed(await acme.near(BOOTS)) == "guard"
+        before = cache.report()
+        for _ in range(12):
+            assert isinstance(await acme.near("how long is the return period for shoes", counted=False), CacheHit)
+            assert missed(await acme.near(BOOTS, counted=False, explain=True)) == "guard"
+        after = cache.report()
+        counts = ("lookups", "hits", "misses", "hit_rate", "hit_rate_alarm")
+        assert {name: after[name] for name in counts} == {name: before[name] for name in counts}
+
+
 class Keeping(Shared):
     """A store that deletes nothing, so that what is stale can still be looked at."""
 

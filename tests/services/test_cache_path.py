@@ -24,6 +24,7 @@ SYSTEM = {"role": "system", "content": "Be brief."}
 async def test_explain_says_what_asking_would_bring_and_generates_nothing(rig: Rig) -> None:
     assert (await rig.hasten.explain(QUESTION)).reason == "absent"
     await rig.stored(QUESTION)
+    counted = rig.cache.report()["lookups"]
     exact = await rig.hasten.explain(QUESTION)
     assert (exact.outcome, exact.may_not) == ("exact", {})
     by_meaning = await rig.hasten.explain(SAME)
@@ -35,6 +36,7 @@ async def test_explain_says_what_asking_would_bring_and_generates_nothing(rig: R
     assert (near.asked_only, near.stored_only, near.entry_id) == (["boots"], ["shoes"], exact.entry_id)
     assert len(rig.peers.generated) == 1
     assert rig.cache.report()["puts"] == {"stored": 1}
+    assert rig.cache.report()["lookups"] == counted, "nobody was answered"
 
 
 async def test_the_threshold_that_is_explained_is_that_of_the_collections_asked(rig: Rig) -> None:

@@ -19,15 +19,17 @@ class Gate:
         self._alarm = HitRateAlarm(settings.alarm_window, settings.alarm_jump, settings.alarm_memory)
         self._quiet = {f"collection:{name}" for name in settings.shadow_collections}
 
-    def passed(self, found: CacheHit | CacheMiss, threshold: float) -> CacheHit | CacheMiss:
-        """What a lookup by meaning has found; a hit that is held back is a miss that names the entry."""
+    def passed(self, found: CacheHit | CacheMiss, threshold: float, *, counted: bool = True) -> CacheHit | CacheMiss:
+        """What a lookup by meaning has found; a hit that is held back is a miss that names the entry. What is not
+        `counted` is none of the alarm's business."""
         if isinstance(found, CacheMiss):
-            if found.reason not in UNJUDGED:
+            if counted and found.reason not in UNJUDGED:
                 self._count(hit=False)
             return found
         if found.kind == "exact":
             return found
-        self._count(hit=True)
+        if counted:
+            self._count(hit=True)
         if self._settings.shadow or not self._quiet.isdisjoint(found.tags):
             reason = "shadow"
         elif self._alarm.on and self._settings.alarm_stops:

@@ -67,16 +67,18 @@ class Finder:
                 found = await self._by_key(lookup, tenant, era)
             else:
                 found = await self._by_meaning(lookup, lookup.vector, tenant, era)
-                found = self._gate.passed(found, threshold_of(lookup, tenant, self._settings))
+                found = self._gate.passed(found, threshold_of(lookup, tenant, self._settings), counted=lookup.counted)
         except StoreError as error:
             log.warning("a lookup is a miss: %s", error)
             found = CacheMiss(reason="unavailable")
         if explained is not None:
             found = msgspec.structs.replace(found, explained=explained)
         if isinstance(found, CacheHit):
-            self._figures.hit(found.kind, asked, found.age_s)
+            if lookup.counted:
+                self._figures.hit(found.kind, asked, found.age_s)
             return found
-        self._figures.miss(asked, found.reason)
+        if lookup.counted:
+            self._figures.miss(asked, found.reason)
         return msgspec.structs.replace(found, read_seq=self._freshness.applied)
 
     def _unfit(self, entry: Entry, lookup: CacheLookup, era: str) -> str | None:

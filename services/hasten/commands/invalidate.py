@@ -44,6 +44,8 @@ def invalidate(
         refuse("say what to invalidate: --tag, --document, --entry, --model or --everything")
     if event and not (dry_run and subject):
         refuse("--event needs --dry-run and --subject: an event is applied by publishing it to its subject")
+    if set(subject) & set(" \t*>"):
+        refuse("--subject must be the one that the event would be published to, such as shop.public.prices")
     for one in document or []:
         if not all(one.partition("/")):
             refuse(f"--document must be COLLECTION/ID, such as help/fees, not {one!r}")

@@ -46,7 +46,7 @@ class Explainer:
         self, request: ChatRequest, plan: Plan, vector: bytes | None, call: Call
     ) -> CacheHit | CacheMiss | None:
         """The cache's account, None when no cache answers."""
-        body = lookup_of(request, plan, vector, explain=True)
+        body = replace(lookup_of(request, plan, vector, explain=True), counted=False)
         reply = await self._bus.request(
             CACHE_LOOKUP, body, tenant=call.tenant, deadline_ms=call.deadline_ms, request_id=call.request_id
         )

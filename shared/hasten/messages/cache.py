@@ -29,7 +29,8 @@ class CacheLookup(Body, frozen=True, kw_only=True, omit_defaults=True):
     question's knowledge, whose thresholds count.
 
     `explain` asks for an account of the lookup in the reply, which costs two more searches; with the `parts` of the
-    partition (from `hasten.fingerprint.parts_of`) it says what tells other partitions from this one.
+    partition (from `hasten.fingerprint.parts_of`) it says what tells other partitions from this one. `counted` false
+    leaves the lookup out of the hit rate and of its alarm, because nobody is given the answer.
     """
 
     key: str
@@ -42,6 +43,7 @@ class CacheLookup(Body, frozen=True, kw_only=True, omit_defaults=True):
     explain: bool = False
     parts: dict[str, str] = {}
     collections: list[str] = []
+    counted: bool = True
 
 
 class Neighbour(Body, frozen=True, kw_only=True, omit_defaults=True):

@@ -116,7 +116,8 @@ def parse_chat(raw: bytes | dict[str, Any]) -> ChatRequest:
     """Decodes a chat body, from JSON or an object; raises Failed(bad_request) that names the offending field.
 
     Unknown fields go to `extra` (of the request or of the turn), a null counts as absent, and
-    `max_completion_tokens` takes precedence over `max_tokens`.
+    `max_completion_tokens` takes precedence over `max_tokens`. An unknown field of `cache` is refused: a slip in
+    `scope` would show one user's answer to the others.
     """
     try:
         plain = msgspec.json.decode(raw) if isinstance(raw, bytes) else raw
@@ -127,6 +128,9 @@ def parse_chat(raw: bytes | dict[str, Any]) -> ChatRequest:
     messages = plain.get("messages")
     if not isinstance(messages, list) or not messages:
         raise Failed("bad_request", "messages must be a list with at least one message", param="messages")
+    if isinstance(policy := plain.get("cache"), dict) and not policy.keys() <= set(CachePolicy.__struct_fields__):
+        fields = ", ".join(CachePolicy.__struct_fields__)
+        raise Failed("bad_request", f"cache has a field that is not known; it may have {fields}", param="cache")
     plain = dict(plain)
     if (limit := plain.pop("max_completion_tokens", None)) is not None:
         plain["max_tokens"] = limit
