@@ -243,7 +243,9 @@ class _Applied:
 
 def main() -> int:
     """Measures, or with `--publish` plays the pipeline."""
-    parser = argparse.ArgumentParser(prog="python -m loadtest.burst", description="Measures a burst of change events.")
+    parser = argparse.ArgumentParser(
+        prog="python -m loadtest.burst", description="Measures a burst of change events.", epilog=Report.__doc__
+    )
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--tags", type=int, default=300, help="rows that the events are about")
     parser.add_argument("--over", type=float, default=10.0, metavar="S", help="seconds the events are spread over")
