@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import socket
 import sys
@@ -39,6 +40,7 @@ async def test_the_commands_find_it_and_it_leaves_nothing_behind(up: Up) -> None
     text = (await said("status", data=up.data))[1]
     assert text.startswith(f"NATS: {nats}\n")
     assert "hit rate of all lookups" in text
+    assert re.search(r"exact +1 +50.0%", text)
     assert "passages" in text
     assert "smollm2" in (await said("models", "list", data=up.data))[1]
 

@@ -1,5 +1,6 @@
 """`hasten status`: what runs, how busy it is, and how often the cache answered."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -66,9 +67,27 @@ def show(console: Console, url: str, services: list[Running], models: list[Model
     _section(console, "Services", _services(services))
     if models:
         _section(console, "Models", model_table(models))
+    if answers := answers_of(services):
+        _section(console, "Answers", _answers(answers))
     for running in services:
         if running.name in ("cache", "retriever"):
             _section(console, f"{running.name.title()} {running.id[:8]}", _figures(running.report))
+
+
+def answers_of(services: list[Running]) -> Counter[str]:
+    """How the requests of all orchestrators ended: by source of the answer, or by code of the failure."""
+    counts = Counter[str]()
+    for one in services:
+        if one.name == "orchestrator":
+            counts.update(one.report.get("answers", {}))
+    return counts
+
+
+def _answers(counts: Counter[str]) -> Table:
+    table = Table("ended as", "requests", "share", box=None)
+    for source, count in counts.most_common():
+        table.add_row(source, str(count), f"{count / counts.total():.1%}")
+    return table
 
 
 def _section(console: Console, heading: str, table: Table) -> None:
