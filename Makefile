@@ -44,7 +44,7 @@ bench: setup
 
 test: setup
 	@echo 'Left out: make test-cdc (Debezium and PostgreSQL, recorded events stand in). Other heavy suites: none yet.'
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q -n 2 --dist loadfile
 
 test-cdc: setup $(CDC)/.done
 	@HASTEN_CDC_PYTHON=$(CURDIR)/$(CDC)/bin/python RECORD=$(RECORD) $(BIN)/pytest -q tests/cdc/live_debezium.py
