@@ -25,7 +25,7 @@ async def test_a_hundred_identical_questions_at_three_replicas_are_one_generatio
         await replicas.add()
     gate = Gate(peers, 2)
     streams = [await replicas.client.stream(CHAT, ASK, tenant="acme") for _ in range(100)]
-    await until(lambda: sum(len(replica.unit.service._calls) for replica in replicas.all) == 102)
+    await until(lambda: sum(flight.readers for one in replicas.all for flight in one.unit._flights.all) == 102)
     gate.open()
     answers = await asyncio.gather(*(events_of(stream) for stream in streams))
     assert {text(events) for events in answers} == {ANSWER}
