@@ -145,7 +145,9 @@ async def test_a_failure_that_everybody_would_meet_is_passed_on(replicas: Replic
         raise RuntimeError
 
     peers.broken = {"w1": refuses}
-    streams = [await replicas.stream(replica) for replica in (one, other)]
+    leader = await replicas.stream(one)
+    await until(lambda: peers.generated)
+    streams = (leader, await replicas.stream(other))
     answers = await asyncio.gather(*(events_of(stream) for stream in streams))
     assert [events[-1].code for events in answers] == ["context_overflow"] * 2
     assert len(peers.generated) == 1
