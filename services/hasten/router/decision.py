@@ -12,7 +12,7 @@ from hasten.models import Model
 from hasten.router.difficulty import Difficulty, estimate
 from hasten.router.options import AUTO, Option, Snapshot, able, named, option, ranked, usable, wide
 from hasten.router.settings import Settings
-from hasten.router.workers import draw
+from hasten.router.workers import Usual, draw
 
 Kind = Literal["named", "cheapest", "probe", "below_floor", "over_budget"]
 _CONFIDENCE: dict[Kind, float] = {"named": 1.0, "cheapest": 0.9, "probe": 0.6, "below_floor": 0.5, "over_budget": 0.3}
@@ -128,7 +128,13 @@ def _speed(chosen: Option, budget_ms: float | None) -> str:
 def _nowhere(models: Sequence[Model], request: Route, snapshot: Snapshot, policy: Settings) -> Failure:
     """Why no worker can take it: all that could are full, or there is none."""
     waits = [
-        load.wait_ms(snapshot.service_ms.get(model.slug, policy.service_prior_ms), policy.token_ms)
+        load.wait_ms(
+            Usual(
+                answer_ms=snapshot.service_ms.get(model.slug, policy.service_prior_ms),
+                token_ms=policy.token_ms,
+                p95_ms=math.inf,
+            )
+        )
         for model in models
         for load in snapshot.loads.get(model.slug, ())
         if usable(model, load, request, policy)

@@ -6,6 +6,8 @@ from hasten.messages.chat import Finished
 from hasten.messages.generate import Status
 from hasten.messages.route import ModelInfo
 from hasten.models import Model
+from hasten.router.affinity import NO_PREFIX, Prefix
+from hasten.router.breaker import BreakerPolicy
 from hasten.router.options import Snapshot
 from hasten.router.settings import Settings
 from hasten.router.window import CENSORED, Latency, Window, duration_sample, ttft_sample
@@ -21,7 +23,7 @@ class Knowledge:
     def __init__(self, models: Sequence[Model], settings: Settings) -> None:
         self._models = {model.slug: model for model in models}
         self._settings = settings
-        self._workers = Workers(settings.gone_s, settings.arrival_s)
+        self._workers = Workers(settings.gone_s, settings.arrival_s, _breaker(settings))
         self._ttft = {slug: self._window() for slug in self._models}
         self._durations = {slug: self._window() for slug in self._models}
         self._sources: dict[str, int] = {}
@@ -51,15 +53,15 @@ class Knowledge:
             del self._sources[next(iter(self._sources))]
         return max(0, seq - last - 1)
 
-    def sent(self, slug: str, worker: str, tokens: int, now_s: float) -> None:
+    def sent(self, slug: str, worker: str, tokens: int, now_s: float, prefix: Prefix = NO_PREFIX) -> None:
         """Notes that a request was routed to a worker, until the worker's own word includes it."""
-        self._workers.sent(slug, worker, tokens, now_s)
+        self._workers.sent(slug, worker, tokens, now_s, prefix)
 
     def _latency(self, slug: str, now_s: float) -> Latency:
         return self._ttft[slug].latency(self._models[slug].ttft_prior_ms, now_s, self._settings.enough_samples)
 
-    def snapshot(self, now_s: float) -> Snapshot:
-        """The facts at `now_s`."""
+    def snapshot(self, now_s: float, prefix: Prefix = NO_PREFIX) -> Snapshot:
+        """The facts at `now_s` for a prompt that begins with `prefix`."""
         policy = self._settings
         return Snapshot(
             models=list(self._models.values()),
@@ -69,6 +71,7 @@ class Knowledge:
                 slug: window.latency(policy.service_prior_ms, now_s, policy.enough_samples).p50_ms
                 for slug, window in self._durations.items()
             },
+            cached={slug: self._workers.cached(slug, prefix) for slug in self._models},
         )
 
     def models(self, now_s: float) -> list[ModelInfo]:
@@ -78,6 +81,15 @@ class Knowledge:
             _info(model, sum(load.ready for load in facts.loads[slug]), facts.latencies[slug])
             for slug, model in self._models.items()
         ]
+
+
+def _breaker(settings: Settings) -> BreakerPolicy:
+    return BreakerPolicy(
+        failures=settings.breaker_failures,
+        rate=settings.breaker_rate,
+        open_s=settings.breaker_open_s,
+        most_s=settings.breaker_most_s,
+    )
 
 
 def _info(model: Model, workers: int, latency: Latency) -> ModelInfo:

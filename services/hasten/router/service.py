@@ -21,6 +21,7 @@ from hasten.telemetry import counter, histogram
 
 _decisions = counter("router_decisions_total", "Decisions by model and kind, failures by their code", "model", "kind")
 _seconds = histogram("router_decide_seconds", "Time of one decision")
+_placed = counter("router_placed_total", "Requests that this replica has sent to each worker", "model", "worker")
 _lost = counter("router_events_lost_total", "Events that never came, by gaps in their numbers", "topic")
 
 
@@ -74,13 +75,16 @@ class Router:
             _decisions.labels("", decided.code).inc()
             return decided
         model, worker = decided.option.model, decided.option.load.name
-        self._knowledge.sent(model.slug, worker, request.prompt_tokens, time.monotonic())
+        tokens = max(0, request.prompt_tokens - decided.option.cached)
+        self._knowledge.sent(model.slug, worker, tokens, time.monotonic(), request.prefix)
+        _placed.labels(model.name, worker).inc()
         _decisions.labels(model.name, decided.kind).inc()
         return routed(decided, request)
 
     def _decide(self, request: Route, call: Call) -> Decision | Failure:
         with _seconds.time():
-            return decide(request, call.request_id, self._knowledge.snapshot(time.monotonic()), self._settings)
+            snapshot = self._knowledge.snapshot(time.monotonic(), request.prefix)
+            return decide(request, call.request_id, snapshot, self._settings)
 
     async def _more_news(self) -> bool:
         """Whether a status came in while the router may still be unaware of workers that are there."""

@@ -30,6 +30,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `arrival_s` how long a routed request may be on its way to the worker. `settle_ms` is how long a router that has
     just started waits for a worker's first word. `retry_after_ms` is the advice when no worker is there.
 
+    Between workers of a model, `pressure` is what a ms of work per slot counts beside a ms of the time to the first
+    token, and costs within `near_worker` of the least (and `near_ms`) are equal: docs/affinity.md has the measurement.
+    A worker's breaker opens at `breaker_failures` failures of late that are `breaker_rate` of its results, for
+    `breaker_open_s`, doubled up to `breaker_most_s` while probes fail.
+
     Limits. `limit` and `waiting` bound the requests handled and in line; a decision takes less than a millisecond.
     """
 
@@ -53,5 +58,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     arrival_s: float = 0.05
     settle_ms: float = 600.0
     retry_after_ms: int = 1000
+    pressure: float = 0.2
+    near_worker: float = 0.02
+    breaker_failures: float = 3.0
+    breaker_rate: float = 0.5
+    breaker_open_s: float = 2.0
+    breaker_most_s: float = 60.0
     limit: int = 256
     waiting: int = 1024
