@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hasten.messages.chat import ChatRequest, Example, Turn
 from hasten.orchestrator.prefix import MOST, STEP, prefix_of, thinned
 
-TALK = [
+TALK: list[tuple[Any, str]] = [
     ("system", "You sell plans."),
     ("user", "What is the price?"),
     ("assistant", "9 euros."),
