@@ -115,8 +115,8 @@ def option(model: Model, request: Route, key: str, snapshot: Snapshot, policy: S
     latency = snapshot.latencies.get(model.slug) or Latency(model.ttft_prior_ms, model.ttft_prior_ms)
     service_ms = snapshot.service_ms.get(model.slug, policy.service_prior_ms)
     usual = Usual(answer_ms=service_ms, token_ms=policy.token_ms, p95_ms=latency.p95_ms)
-    cached = snapshot.cached.get(model.slug, {})
-    work = Work(key=anchor(request.prefix) or key, tokens=request.prompt_tokens, cached=cached)
+    prefix, cached = (request.prefix, snapshot.cached.get(model.slug, {})) if policy.affinity else ({}, {})
+    work = Work(key=anchor(prefix) or key, tokens=request.prompt_tokens, cached=cached)
     balance = Balance(pressure=policy.pressure, near=policy.near_worker, near_ms=policy.near_ms)
     load = best(loads, work, usual, balance)
     if load is None:

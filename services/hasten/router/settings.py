@@ -30,10 +30,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `arrival_s` how long a routed request may be on its way to the worker. `settle_ms` is how long a router that has
     just started waits for a worker's first word. `retry_after_ms` is the advice when no worker is there.
 
-    Between workers of a model, `pressure` is what a ms of work per slot counts beside a ms of the time to the first
-    token, and costs within `near_worker` of the least (and `near_ms`) are equal: docs/affinity.md has the measurement.
-    A worker's breaker opens at `breaker_failures` failures of late that are `breaker_rate` of its results, for
-    `breaker_open_s`, doubled up to `breaker_most_s` while probes fail.
+    Between workers of a model, `affinity` lets count what each has in its prefix cache, and `pressure` is what a ms of
+    work per slot weighs beside a ms of the time to the first token; costs within `near_worker` of the least and
+    `near_ms` are equal. docs/affinity.md has the measurement. A worker's breaker opens at `breaker_failures` failures
+    of late that are at least `breaker_rate` of its results, for `breaker_open_s`, which doubles up to `breaker_most_s`
+    while probes fail.
 
     Limits. `limit` and `waiting` bound the requests handled and in line; a decision takes less than a millisecond.
     """
@@ -58,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     arrival_s: float = 0.05
     settle_ms: float = 600.0
     retry_after_ms: int = 1000
+    affinity: bool = True
     pressure: float = 0.2
     near_worker: float = 0.02
     breaker_failures: float = 3.0
