@@ -15,7 +15,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How a worker runs a model. `kind` is llama, openai or sim (or a third party's).
 
     llama: `path` is a GGUF file in the data folder's models/. openai: `url`, `upstream_model`, `api_key_env` (the
-    variable that holds the key). sim: the `sim_*` fields (times in ms, rates in tokens per second).
+    variable that holds the key). sim: the `sim_*` fields (times in ms, rates in tokens per second). `cache_tokens` is
+    how many tokens of earlier prompts an engine keeps computed: the simulator keeps so many, and the router expects it
+    of the others.
     """
 
     kind: str = "llama"
@@ -27,6 +29,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     upstream_model: str = ""
     api_key_env: str = ""
     continues: bool = False
+    cache_tokens: int = 131_072
     connect_timeout_s: float = 5.0
     first_token_timeout_s: float = 60.0
     between_tokens_timeout_s: float = 30.0
