@@ -161,6 +161,8 @@ async def test_measured_latencies_move_the_choice_and_hits_do_not(bus: Bus, rout
     measured = await figures(bus, "small")
     assert (measured.samples, measured.p50_ttft_ms, measured.p95_ttft_ms) == (50, 3000, 3000)
     assert (await ask(bus, latency_budget_ms=1000)).model == "Large"
+    small, large = await ask(bus, model="Small"), await ask(bus, model="Large")
+    assert (small.p95_ttft_ms, large.p95_ttft_ms) == (3000, 0), "a prior is no measurement to hedge by"
 
 
 async def test_failing_fast_does_not_look_good(bus: Bus, router: Router, workers: Workers) -> None:

@@ -6,43 +6,15 @@ import msgspec
 
 from hasten.bus import Bus
 from hasten.chunks import merge_tool_calls
-from hasten.deadline import TENANT
 from hasten.messages.cache import Answer
 from hasten.messages.chat import ChatRequest, Chunk, Done, Turn
 from hasten.messages.failure import RETRYABLE, Failed, Failure
-from hasten.messages.generate import GENERATE, Generate
 from hasten.messages.retrieve import Passage
 from hasten.messages.route import Routed
-from hasten.orchestrator.domain import stops
+from hasten.orchestrator.attempt import Attempt, generate_of
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.stages import Stages
-
-_SAMPLING = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty")
-
-
-def generate_of(
-    request: ChatRequest, routed: Routed, messages: list[Turn], continues: str = "", sent: int = 0
-) -> Generate:
-    """The worker's request: the prompt and the caller's options; the worker knows its model's defaults.
-
-    `continues` is what was shown already, in `sent` chunks of at least a token each.
-    """
-    given = {name: getattr(request, name) for name in _SAMPLING if getattr(request, name) is not None}
-    return Generate(
-        messages=messages,
-        max_tokens=max(1, (request.max_tokens or routed.max_tokens) - sent),
-        stop=stops(request.stop),
-        logprobs=request.logprobs,
-        top_logprobs=request.top_logprobs,
-        tools=request.tools,
-        tool_choice=request.tool_choice,
-        response_format=request.response_format,
-        continues=continues,
-        priority=request.priority,
-        **given,
-        extra=request.extra,
-    )
 
 
 class Reroute:
@@ -118,24 +90,14 @@ class Generation:
         flight.bound = not routed.continues or bool(self._request.tools)
         self._before = flight.chunks
         body = generate_of(self._request, routed, messages, "".join(self._text), flight.chunks)
-        since = flight.watch.elapsed_ms()
-        stream = await self._bus.stream(
-            GENERATE,
-            body,
-            slug=routed.slug,
-            worker=routed.worker,
-            deadline_ms=flight.deadline_ms,
-            request_id=attempt_id,
-            headers={TENANT: flight.tenant},
-            idle_s=self._settings.silence_s,
-        )
-        async with stream:
-            async for event in stream:
-                if isinstance(event, Chunk):
-                    self._relay(event, since)
-                elif isinstance(event, Done | Failure):
-                    return event
-        return Failure(code="incomplete", detail="the worker's stream ended without a result")
+        async with Attempt(self._bus, flight, routed, body, attempt_id, self._settings.silence_s) as attempt:
+            return await self._read(attempt)
+
+    async def _read(self, attempt: Attempt) -> Done | Failure:
+        """Relays an attempt to its end."""
+        while isinstance(event := await attempt.take(), Chunk):
+            self._relay(event, attempt.since_ms)
+        return event
 
     def _relay(self, chunk: Chunk, since_ms: float) -> None:
         flight = self._flight

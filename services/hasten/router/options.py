@@ -17,16 +17,17 @@ AUTO = "auto"
 class Option(msgspec.Struct, frozen=True, kw_only=True):
     """A model that could answer, at its best worker.
 
-    `expected_ms` is the likely time to the first token and `slow_ms` what it seldom exceeds: the P95, the estimated
-    wait, or how long the worker's oldest request has waited already. `in_flight` counts the requests at all of the
-    model's workers. `measured` says that the figures are not mostly the table's prior, `fits` that prompt and answer
-    fit the window as they are.
+    `expected_ms` is the likely time to the first token and `slow_ms` what it seldom exceeds: the P95 (`p95_ms`), the
+    estimated wait, or how long the worker's oldest request has waited already. `in_flight` counts the requests at all
+    of the model's workers. `measured` says that the figures are not mostly the table's prior, `fits` that prompt and
+    answer fit the window as they are.
     """
 
     model: Model
     load: Load
     expected_ms: float
     slow_ms: float
+    p95_ms: float = 0.0
     in_flight: int = 0
     samples: int = 0
     measured: bool = False
@@ -119,6 +120,7 @@ def option(model: Model, request: Route, key: str, snapshot: Snapshot, policy: S
         load=load,
         expected_ms=expected_ms,
         slow_ms=max(latency.p95_ms, expected_ms, load.oldest_ms),
+        p95_ms=latency.p95_ms,
         in_flight=sum(load.in_flight for load in everywhere),
         samples=latency.samples,
         measured=latency.known,

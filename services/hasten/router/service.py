@@ -111,6 +111,7 @@ def routed(decided: Decision, request: Route) -> Routed:
         confidence=decided.confidence,
         difficulty=decided.difficulty.score,
         expected_ttft_ms=round(chosen.expected_ms, 1),
+        p95_ttft_ms=round(chosen.p95_ms, 1) if chosen.measured else 0.0,
         context_window=window,
         token_budget=min(model.token_budget, window - answer),
         max_tokens=answer,

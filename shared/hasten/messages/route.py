@@ -30,7 +30,9 @@ class Routed(Reply, frozen=True, kw_only=True, omit_defaults=True):
 
     `token_budget` is the prompt tokens to aim for and `context_window` the hard limit on prompt plus answer.
     `tokenizer` names the model's tokenizer (see the model table). `defaults` are sampling options for what the request
-    left open. `continues` says that the engine can go on from a given beginning of an answer.
+    left open. `continues` says that the engine can go on from a given beginning of an answer. `p95_ttft_ms` is the P95
+    of the model's first-token times, 0 while too few were measured. `cascade` says that a small model was preferred
+    for want of a known difficulty, so that its answer may have to be escalated.
     """
 
     model: str
@@ -40,11 +42,13 @@ class Routed(Reply, frozen=True, kw_only=True, omit_defaults=True):
     confidence: float = 1.0
     difficulty: float = 0.0
     expected_ttft_ms: float = 0.0
+    p95_ttft_ms: float = 0.0
     context_window: int = 4096
     token_budget: int = 1200
     max_tokens: int = 512
     tokenizer: str = ""
     continues: bool = False
+    cascade: bool = False
     defaults: dict[str, Any] = {}
     features: dict[str, float] = {}
 
