@@ -19,6 +19,7 @@ from hasten.messages.route import Routed
 from hasten.orchestrator.domain import Plan
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.generation import Generation, Reroute
+from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.lease import Lease
 from hasten.orchestrator.permission import forbidden
 from hasten.orchestrator.recent import Recent
@@ -41,7 +42,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 class Path:
     """Takes one flight from its first lookup to its end (`run`), and stores what it brought.
 
-    `share` is its part in what other replicas do; `on_hit` is called with each hit that is served.
+    `share` is its part in what other replicas do; `on_hit` is called with each hit that is served; `hedges` is the
+    budget for second attempts, one for the whole replica.
     """
 
     def __init__(
@@ -55,10 +57,11 @@ class Path:
         flight: Flight,
         share: Share,
         on_hit: Callable[[CacheHit], None],
+        hedges: Hedges,
     ) -> None:
         self._bus, self._settings, self._freshness, self._recent = bus, settings, freshness, recent
         self._request, self._plan, self._flight = request, plan, flight
-        self._share, self._on_hit = share, on_hit
+        self._share, self._on_hit, self._hedges = share, on_hit, hedges
         self._stages = Stages(bus, settings, request, plan, flight)
         self._tasks: list[asyncio.Task[Any]] = []
         self._exact_task: asyncio.Task[CacheHit | CacheMiss] | None = None
@@ -220,7 +223,7 @@ class Path:
         await self._stream(prepared.routed, compressed.messages, retrieved, prepared.vector)
 
     async def _stream(self, routed: Routed, messages: list[Turn], retrieved: Retrieved, vector: bytes | None) -> None:
-        generation = Generation(self._bus, self._flight, self._request, self._settings)
+        generation = Generation(self._bus, self._flight, self._request, self._settings, self._hedges)
         reroute = Reroute(self._stages, retrieved.passages, vector, self._note_route)
         answer = await generation.run(routed, messages, reroute)
         await self._finish(answer, vector)

@@ -19,6 +19,7 @@ from hasten.messages.follow import FOLLOW, Basis, Follow
 from hasten.orchestrator.domain import Plan, lease_key, plan_of
 from hasten.orchestrator.explain import Explainer
 from hasten.orchestrator.flight import Flight, Flights
+from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.lease import Lease, Leases
 from hasten.orchestrator.path import Path
 from hasten.orchestrator.permission import outcome_of
@@ -50,6 +51,7 @@ class Orchestrator:
         self._bus, self._settings, self._freshness = bus, settings, freshness
         self._flights = Flights()
         self._recent = Recent(settings.recent_entries, settings.recent_s)
+        self._hedges = Hedges(settings.hedge_share, settings.hedge_burst)
         self._source = random_id()
         self._finished = 0
         self._counts: dict[str, int] = {}
@@ -74,6 +76,7 @@ class Orchestrator:
             "flights": len(self._flights.all),
             "answers": dict(self._counts),
             "leases": dict(self._leases.counts),
+            "hedges": dict(self._hedges.counts),
             "applied": self._freshness.applied,
         }
 
@@ -169,7 +172,9 @@ class Orchestrator:
         def on_hit(hit: CacheHit) -> None:
             self._refresher.consider(request, plan, flight.tenant, self._freshness.epoch, hit)
 
-        return Path(self._bus, self._settings, self._freshness, self._recent, request, plan, flight, share, on_hit)
+        return Path(
+            self._bus, self._settings, self._freshness, self._recent, request, plan, flight, share, on_hit, self._hedges
+        )
 
     async def _lead(self, body: Follow, call: Call) -> None:
         """Lets another replica read along with a flight that this one leads."""
@@ -212,6 +217,7 @@ class Orchestrator:
             worker=flight.worker if flight else "",
             ttft_ms=reader.ttft_ms,
             worker_ttft_ms=flight.worker_ttft_ms if flight else 0.0,
+            **_left(flight, done),
             total_ms=round(reader.watch.elapsed_ms(), 3),
             usage=done.usage,
             timings_ms=done.timings_ms,
@@ -236,6 +242,11 @@ class Orchestrator:
         await self._refresher.close()
         await self._leases.close()
         await self._freshness.close()
+
+
+def _left(flight: Flight | None, done: Done) -> dict[str, Any]:
+    """The attempt that lost a race, told once: by the request that was generated for."""
+    return {"loser": flight.loser, "loser_ms": flight.loser_ms} if flight and done.cache == "miss" else {}
 
 
 def _check_collection(name: str) -> None:

@@ -8,7 +8,7 @@ from hasten.messages.route import ModelInfo
 from hasten.models import Model
 from hasten.router.options import Snapshot
 from hasten.router.settings import Settings
-from hasten.router.window import CENSORED, Latency, Window, duration_sample, ttft_sample
+from hasten.router.window import CENSORED, Latency, Window, duration_sample, loser_sample, ttft_sample
 from hasten.router.workers import Workers
 
 _SOURCES = 1000
@@ -36,9 +36,14 @@ class Knowledge:
     def finished(self, event: Finished, now_s: float) -> int:
         """Takes in the end of a request; returns how many events of the same source before it were missed."""
         self._workers.finished(event.slug, event.worker)
+        if event.loser:
+            self._workers.finished(event.slug, event.loser)
         if event.slug in self._models:
-            usual_ms = self._latency(event.slug, now_s).p95_ms if event.outcome in CENSORED else 0.0
+            bounded = event.outcome in CENSORED or event.loser
+            usual_ms = self._latency(event.slug, now_s).p95_ms if bounded else 0.0
             if (ms := ttft_sample(event, usual_ms, self._settings.failure_ms)) is not None:
+                self._ttft[event.slug].add(ms, now_s)
+            if (ms := loser_sample(event, usual_ms)) is not None:
                 self._ttft[event.slug].add(ms, now_s)
             if (ms := duration_sample(event)) is not None:
                 self._durations[event.slug].add(ms, now_s)

@@ -92,6 +92,15 @@ def ttft_sample(event: Finished, p95_ms: float, failure_ms: float) -> float | No
     return None
 
 
+def loser_sample(event: Finished, p95_ms: float) -> float | None:
+    """The sample that the attempt left in a race leaves: it would have taken at least as long as it was waited for.
+
+    That tells something only when it is above `p95_ms`. Without it hedging would hide how slow the model is, and the
+    P95 that it goes by would fall with every hedge.
+    """
+    return event.loser_ms if event.loser and event.cache == "miss" and event.loser_ms > p95_ms else None
+
+
 def duration_sample(event: Finished) -> float | None:
     """How long a whole generation took, kept apart from its first token: long answers are not slow starts."""
     counts = event.cache == "miss" and event.slug and event.outcome == "done" and event.total_ms > 0

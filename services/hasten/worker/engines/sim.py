@@ -12,6 +12,7 @@ from hasten.messages.chat import Turn, Usage
 from hasten.messages.generate import Generate
 from hasten.models import Model
 from hasten.worker.engines.engine import Delta, End, EngineError
+from hasten.worker.engines.tail import Tail
 
 BLOCK = 16
 """Tokens per block of the prefix cache; a block counts only whole."""
@@ -84,6 +85,7 @@ class SimEngine:
         self.slots = model.engine.slots
         self.capabilities: list[str] = []
         self._cache = PrefixCache()
+        self._tail = Tail(model.engine)
         self._running: dict[str, asyncio.Event] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -118,7 +120,7 @@ class SimEngine:
         left = after(until_stop(answer_tokens(request, config.sim_answer), request.stop), request.continues)
         cached = self._cache.reuse(prompt) if config.sim_prefix_cache else 0
         prefill_s = config.sim_network_ms / 1000 + (len(prompt) - cached) / config.sim_prefill_per_s
-        due = asyncio.get_running_loop().time() + prefill_s
+        due = asyncio.get_running_loop().time() + self._tail.first_token_s(prefill_s)
         await _until(due, stopped)
         for token in left[: request.max_tokens]:
             await _until(due, stopped)
