@@ -22,10 +22,9 @@ from hasten.messages.failure import Failed, Failure
 from hasten.telemetry import counter, gauge, histogram, logger, where
 from hasten.topics import PING_S, BadName, Reply, Topic, random_id
 
-__all__ = ["PING_S", "RETRY_AFTER_MS", "Admit", "Call", "Handler", "Service"]
+__all__ = ["PING_S", "Admit", "Call", "Handler", "Service"]
 
 log = logger("service")
-RETRY_AFTER_MS = 250
 OVERTAKING_S = 0.01
 """A CANCEL sent right behind its request comes by another subscription and is mostly heard first."""
 _requests = counter("requests_total", "Requests heard, by outcome", "service", "topic", "outcome")
@@ -82,11 +81,14 @@ class Service:
         *,
         limit: int,
         waiting: int = 0,
+        share: float = 1.0,
         admit: Admit | None = None,
         last: bool = False,
         **tokens: str,
     ) -> None:
         """Hears a request or stream topic: at most `limit` handlers at once, `waiting` more in line, then overloaded.
+
+        The line is fair between tenants, and one of them may fill `share` of it.
 
         The handler gets (body, Call). For a request topic it returns the reply; for a stream it sends its events
         through the Call and ends with Done. Raising Failed answers with that Failure. `tokens` narrow the subject.
@@ -94,7 +96,7 @@ class Service:
         is heard in a drain until all else that was accepted has been answered.
         """
         subject = topic.narrowed(**tokens)
-        self._heard.append(_Heard(self.name, topic, handler, Limit(limit, waiting), admit, subject, last))
+        self._heard.append(_Heard(self.name, topic, handler, Limit(limit, waiting, share=share), admit, subject, last))
 
     def listen(self, topic: Topic, handler: Callable[[Any, dict[str, str]], None], **tokens: str) -> None:
         """Hears an event topic on every replica. The handler gets (body, tokens) and must not wait."""
@@ -206,8 +208,8 @@ class Service:
         return last
 
     async def _admit(self, heard: _Heard, msg: Msg, call: Call) -> Any:
-        if heard.limit.full:
-            raise Failed("overloaded", f"{self.name} is full", retry_after_ms=RETRY_AFTER_MS)
+        if heard.limit.full(call.tenant):
+            raise Failed("overloaded", f"{self.name} is full", retry_after_ms=heard.limit.retry_after_ms())
         if call.remaining_s() <= 0:
             raise Failed("deadline", "the deadline had passed when the request arrived")
         body = decode_request(heard.topic, msg.data)
@@ -244,7 +246,9 @@ class Service:
             return self._broken(heard, error)
 
     async def _one(self, heard: _Heard, body: Any, call: Call) -> Any:
-        async with heard.limit.place():
+        async with heard.limit.place(call.tenant):
+            if call.remaining_s() <= 0:
+                raise Failed("deadline", "the deadline passed in the line")
             call.admitted.set()
             with heard.in_progress.track_inprogress():
                 return await heard.handler(body, call)

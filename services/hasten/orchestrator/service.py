@@ -11,6 +11,7 @@ from hasten.changes.settings import Changes
 from hasten.deadline import now_ms
 from hasten.fingerprint import question_hash
 from hasten.freshness import Freshness
+from hasten.limit import SHARE
 from hasten.messages.cache import SERVED, CacheHit, Served
 from hasten.messages.chat import CHAT, FINISHED, ChatRequest, Chunk, Done, Finished, Note
 from hasten.messages.explain import EXPLAIN
@@ -57,7 +58,7 @@ class Orchestrator:
         self._counts: dict[str, int] = {}
         self.service = Service(bus, "orchestrator", "Answers chat requests", report=self.report)
         self._explainer = Explainer(bus)
-        self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting)
+        self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting, share=SHARE)
         self.service.answer(EXPLAIN, self._explainer.explain, limit=EXPLAINED)
         replica = self.service.id
         self.service.answer(FOLLOW, self._lead, limit=FOLLOWERS, last=True, replica=replica)

@@ -19,9 +19,10 @@ from hasten.messages.generate import GENERATE, STATUS, Generate, Status
 from hasten.models import Model
 from hasten.service import Call, Service
 from hasten.telemetry import Stopwatch, counter, histogram, logger
-from hasten.worker.domain import Pace, check, check_in_time, estimate_tokens, find_model, with_defaults
+from hasten.worker.domain import check, check_in_time, estimate_tokens, find_model, with_defaults
 from hasten.worker.engines import End, Engine, EngineError, engine_class
 from hasten.worker.line import Line, Place
+from hasten.worker.pace import Pace
 from hasten.worker.settings import Settings
 
 log = logger("worker")
@@ -41,7 +42,7 @@ class Worker:
         self._settings, self._bus, self._model, self._make_engine = settings, bus, model, make_engine
         self.name = settings.worker or f"w-{secrets.token_hex(4)}"
         self._engine = make_engine()
-        self._line = Line(self._engine.slots)
+        self._line = Line(self._engine.slots, model.engine.queue, settings.tenant_share)
         self._pace = Pace()
         self._well: bool | None = None
         """Whether the engine runs; None until its first start has ended."""
@@ -87,27 +88,36 @@ class Worker:
     def _admit(self, request: Generate, call: Call) -> None:
         self._check_well()
         check(request, self._engine.capabilities, self._engine.continues)
-        line = self._line
-        wait = self._pace.wait_ms(line.ahead(request.priority), line.slots - line.active, line.slots)
-        check_in_time(wait, call.remaining_s() * 1000)
+        line, pace = self._line, self._pace
+        if line.crowded_by(call.tenant):
+            detail = "this tenant fills its share of the line"
+            raise Failed("overloaded", detail, retry_after_ms=max(1, round(line.share_ms(call.tenant))))
+        if pace.claims(_now_ms()):
+            tokens = estimate_tokens(request.messages, request.continues)
+            wait, slot = line.wait_ms(call.tenant, request.priority), pace.slot_ms(tokens, request.max_tokens)
+            check_in_time(wait, pace.first_ms(tokens), slot, call.remaining_s() * 1000)
 
     def _check_well(self) -> None:
         if self._well is False:
             raise Failed("unavailable", "the engine broke and is not running", retry_after_ms=1000)
 
     async def _generate(self, request: Generate, call: Call) -> None:
-        clock = Stopwatch()
-        async with self._line.place(estimate_tokens(request.messages), request.priority) as place:
+        clock, pace = Stopwatch(), self._pace
+        tokens = estimate_tokens(request.messages, request.continues)
+        cost_ms = pace.slot_ms(tokens, request.max_tokens)
+        async with self._line.place(call.tenant, tokens, cost_ms, request.priority) as place:
             clock.record("queue", 0.0)
             _waited.labels(self._model.name).observe(clock.elapsed_ms() / 1000)
             if call.remaining_s() <= 0:
                 raise Failed("deadline", "the deadline passed in the line")
             self._check_well()
             began = clock.elapsed_ms()
-            await self._answer(with_defaults(request, self._model.defaults), call, clock, place)
-            self._pace.finished(clock.elapsed_ms() - began)
+            done = await self._answer(with_defaults(request, self._model.defaults), call, clock, place)
+            held = clock.elapsed_ms() - began
+            first, answer = clock.stages.get("first_token", held), done.usage.completion_tokens
+            pace.ended(_now_ms(), tokens, first, answer, held)
 
-    async def _answer(self, request: Generate, call: Call, clock: Stopwatch, place: Place) -> None:
+    async def _answer(self, request: Generate, call: Call, clock: Stopwatch, place: Place) -> Done:
         writer = ChunkWriter(_sender(call, place))
         engine, key = self._engine, f"{call.tenant}/{call.request_id}"
         try:
@@ -124,6 +134,7 @@ class Worker:
             writer.discard()
             await engine.abort(key)
         await call.send(done)
+        return done
 
     async def _relay(self, engine: Engine, key: str, request: Generate, writer: ChunkWriter, clock: Stopwatch) -> Done:
         began, first = clock.elapsed_ms(), 0.0
@@ -293,6 +304,10 @@ def _sender(call: Call, place: Place) -> Send:
             raise Failed("disconnected", f"NATS: {type(error).__name__}", retry_after_ms=1000) from None
 
     return send
+
+
+def _now_ms() -> float:
+    return asyncio.get_running_loop().time() * 1000
 
 
 def _crash(error: Exception) -> EngineError:
