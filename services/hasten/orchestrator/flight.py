@@ -11,6 +11,7 @@ from hasten.messages.cache import CacheMiss
 from hasten.messages.chat import Chunk, Done, Note, Turn
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.follow import Basis
+from hasten.orchestrator.results import Results
 from hasten.telemetry import Stopwatch, logger, where
 from hasten.topics import random_id
 
@@ -25,18 +26,19 @@ class Flight:
     reader has left. `tags` and `read_seq` are what the answer depends on so far; `model`, `prompt` and `sources` are
     known when it is generated. `deadline_ms` is that of the reader with the most time; once an engine works on it that
     cannot go on from a given text, the flight is `bound` to the one it had then. `followed` says that another replica
-    generates it. `loser` is the worker of an attempt that was left because another had spoken first, after `loser_ms`.
+    generates it.
     """
 
-    def __init__(self, tenant: str, deadline_ms: float, *, tags: list[str], read_seq: int) -> None:
+    def __init__(self, tenant: str, deadline_ms: float, *, tags: list[str], read_seq: int, results: Results) -> None:
+        self.results = results
         self.tenant, self.deadline_ms, self.tags, self.read_seq = tenant, deadline_ms, tags, read_seq
         self.id = random_id()
         self.watch = Stopwatch()
-        self.model = self.slug = self.worker = self.loser = ""
+        self.model = self.slug = self.worker = ""
         self.prompt: list[Turn] = []
         self.sources: list[dict[str, Any]] = []
         self.bound = self.followed = False
-        self.worker_ttft_ms = self.loser_ms = 0.0
+        self.worker_ttft_ms = 0.0
         self.miss: CacheMiss | None = None
         self.chunks = 0
         self.readers = 0

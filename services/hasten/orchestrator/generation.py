@@ -137,8 +137,6 @@ class Generation:
         self._flight.note("hedge", {"workers": workers, "won": winner.routed.worker, "after_ms": round(after_ms, 1)})
         if winner is second:
             self._flight.watch.stages["hedge"] = round(after_ms, 3)
-        if race.loser is not None:
-            self._flight.loser, self._flight.loser_ms = race.loser.routed.worker, round(race.loser.waited_ms, 3)
 
     async def _read(self, attempt: Attempt) -> Done | Failure:
         """Relays an attempt to its end."""

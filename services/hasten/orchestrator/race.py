@@ -18,15 +18,13 @@ _hedges = counter("hedges_total", "Second attempts at slow first tokens, by what
 class Race:
     """A context within that of a started attempt; it leaves what it has begun itself.
 
-    `find` brings another attempt, not yet started, or None when no other worker is free. `second` is that attempt,
-    `loser` the one that was left because the other had spoken, and `failed` are the workers that could not while the
-    other one went on.
+    `find` brings another attempt, not yet started, or None when no other worker is free. `second` is that attempt, and
+    `failed` are the workers that could not while the other one went on.
     """
 
     def __init__(self, hedges: Hedges, first: Attempt, find: Callable[[], Awaitable[Attempt | None]]) -> None:
         self._hedges, self._first, self._find = hedges, first, find
         self.second: Attempt | None = None
-        self.loser: Attempt | None = None
         self.failed: list[str] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -91,7 +89,6 @@ class Race:
         if listening.done() and not _spoke(listening):
             self.failed.append(other.routed.worker)
         else:
-            self.loser = other
             listening.cancel()
             await other.aclose()
         return winner

@@ -27,6 +27,7 @@ from hasten.orchestrator.permission import outcome_of
 from hasten.orchestrator.reader import Reader
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.refresh import Refresher
+from hasten.orchestrator.results import Results
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.share import Share
 from hasten.service import Call, Service
@@ -58,6 +59,7 @@ class Orchestrator:
         self._counts: dict[str, int] = {}
         self.service = Service(bus, "orchestrator", "Answers chat requests", report=self.report)
         self._explainer = Explainer(bus)
+        self._results = Results(bus)
         self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting, share=SHARE)
         self.service.answer(EXPLAIN, self._explainer.explain, limit=EXPLAINED)
         replica = self.service.id
@@ -167,7 +169,8 @@ class Orchestrator:
         return flight
 
     def _new_flight(self, plan: Plan, tenant: str, deadline_ms: float) -> Flight:
-        return Flight(tenant, deadline_ms, tags=list(plan.tags), read_seq=self._freshness.applied)
+        read_seq = self._freshness.applied
+        return Flight(tenant, deadline_ms, tags=list(plan.tags), read_seq=read_seq, results=self._results)
 
     def _path(self, request: ChatRequest, plan: Plan, flight: Flight, share: Share) -> Path:
         def on_hit(hit: CacheHit) -> None:
@@ -218,7 +221,6 @@ class Orchestrator:
             worker=flight.worker if flight else "",
             ttft_ms=reader.ttft_ms,
             worker_ttft_ms=flight.worker_ttft_ms if flight else 0.0,
-            **_left(flight, done),
             total_ms=round(reader.watch.elapsed_ms(), 3),
             usage=done.usage,
             timings_ms=done.timings_ms,
@@ -243,11 +245,6 @@ class Orchestrator:
         await self._refresher.close()
         await self._leases.close()
         await self._freshness.close()
-
-
-def _left(flight: Flight | None, done: Done) -> dict[str, Any]:
-    """The attempt that lost a race, told once: by the request that was generated for."""
-    return {"loser": flight.loser, "loser_ms": flight.loser_ms} if flight and done.cache == "miss" else {}
 
 
 def _check_collection(name: str) -> None:

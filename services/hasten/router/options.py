@@ -19,8 +19,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
     `expected_ms` is the likely time to the first token and `slow_ms` what it seldom exceeds: the P95 (`p95_ms`), the
     estimated wait, or how long the worker's oldest request has waited already. `in_flight` counts the requests at all
-    of the model's workers. `measured` says that the figures are not mostly the table's prior, `fits` that prompt and
-    answer fit the window as they are.
+    of the model's workers, `probes` those that are finding out how fast it is. `measured` says that the figures are
+    not mostly the table's prior, `fits` that prompt and answer fit the window as they are.
     """
 
     model: Model
@@ -29,6 +29,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     slow_ms: float
     p95_ms: float = 0.0
     in_flight: int = 0
+    probes: int = 0
     samples: int = 0
     measured: bool = False
     fits: bool = True
@@ -36,12 +37,14 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a decision goes by: the table, and by slug the workers, latencies and time a request holds a slot."""
+    """All that a decision goes by: the table, and by slug the workers, latencies, time a request holds a slot, and
+    probes on their way."""
 
     models: Sequence[Model]
     loads: Mapping[str, Sequence[Load]]
     latencies: Mapping[str, Latency]
     service_ms: Mapping[str, float] = {}
+    probes: Mapping[str, int] = {}
 
 
 def named(name: str, models: Sequence[Model]) -> list[Model] | Failure:
@@ -96,7 +99,7 @@ def window_of(model: Model, load: Load) -> int:
 
 
 def usable(model: Model, load: Load, request: Route, policy: Settings) -> bool:
-    """Whether the worker could take the request, a free place in its queue aside."""
+    """Whether the worker could take the request, but for a full queue and a cool-down."""
     if not load.ready or load.name in request.exclude:
         return False
     if not set(request.needs) <= set(load.capabilities or model.capabilities):
@@ -105,13 +108,14 @@ def usable(model: Model, load: Load, request: Route, policy: Settings) -> bool:
 
 
 def _has_place(load: Load, request: Route) -> bool:
-    return load.in_flight < load.slots if request.spare else not load.full
+    return load.cooling_ms <= 0 and (load.in_flight < load.slots if request.spare else not load.full)
 
 
 def option(model: Model, request: Route, key: str, snapshot: Snapshot, policy: Settings) -> Option | None:
     """The model at the least pressed of the workers that have a place for the request; None when none has."""
     everywhere = snapshot.loads.get(model.slug, ())
-    loads = [load for load in everywhere if _has_place(load, request) and usable(model, load, request, policy)]
+    free = [load for load in everywhere if _has_place(load, request)]
+    loads = [load for load in free if usable(model, load, request, policy)]
     latency = snapshot.latencies.get(model.slug) or Latency(model.ttft_prior_ms, model.ttft_prior_ms)
     service_ms = snapshot.service_ms.get(model.slug, policy.service_prior_ms)
     load = least_pressed(loads, key, service_ms, policy.token_ms, latency.p95_ms)
@@ -126,6 +130,7 @@ def option(model: Model, request: Route, key: str, snapshot: Snapshot, policy: S
         slow_ms=max(latency.p95_ms, expected_ms, load.oldest_ms),
         p95_ms=latency.p95_ms,
         in_flight=sum(load.in_flight for load in everywhere),
+        probes=snapshot.probes.get(model.slug, 0),
         samples=latency.samples,
         measured=latency.known,
         fits=request.prompt_tokens + answer <= window_of(model, load),

@@ -13,7 +13,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
     `ready` says that it takes requests (heard of lately, neither starting, draining nor down). `in_flight` are the
     requests in slots, in its queue, and on the way from here; `full` goes by the worker's own word only. `tokens` is
-    the prompt work waiting, `oldest_ms` how long the oldest request without a token has waited.
+    the prompt work waiting, `oldest_ms` how long the oldest request without a token has waited. A worker whose last
+    requests have failed gets none for another `cooling_ms`.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 0
     tokens: int = 0
     oldest_ms: float = 0.0
+    cooling_ms: float = 0.0
     continues: bool = False
     capabilities: list[str] = []
     context_window: int = 0

@@ -279,8 +279,7 @@ class Finished(Body, frozen=True, kw_only=True, omit_defaults=True):
     `source` and `seq` number the events of one orchestrator from 1, so that a listener sees a gap.
     `outcome` is `done` or the code of the failure. `ttft_ms` is of the worker when `cache` is miss. `reason` says why
     the cache did not answer (as in CacheMiss, or `off` when it was not asked) and `guard` which guard refused; for a
-    hit and for the nearest entry of a miss there are `entry_id` and `similarity`. `loser` is the worker of a second
-    attempt, or of the first, that was left without a word after `loser_ms` because the other had spoken.
+    hit and for the nearest entry of a miss there are `entry_id` and `similarity`.
     """
 
     source: str
@@ -293,8 +292,6 @@ class Finished(Body, frozen=True, kw_only=True, omit_defaults=True):
     worker: str = ""
     ttft_ms: float = 0.0
     worker_ttft_ms: float = 0.0
-    loser: str = ""
-    loser_ms: float = 0.0
     total_ms: float = 0.0
     usage: Usage = msgspec.field(default_factory=Usage)
     timings_ms: dict[str, float] = {}
