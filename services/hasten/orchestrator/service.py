@@ -23,6 +23,7 @@ from hasten.orchestrator import resume
 from hasten.orchestrator.domain import Plan, lease_key, plan_of
 from hasten.orchestrator.explain import Explainer
 from hasten.orchestrator.flight import Flight, Flights
+from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.lease import Lease, Leases
 from hasten.orchestrator.path import Path
 from hasten.orchestrator.permission import outcome_of
@@ -57,6 +58,7 @@ class Orchestrator:
         self._flights = Flights()
         self._seats = Seats(settings.grace_s)
         self._recent = Recent(settings.recent_entries, settings.recent_s)
+        self._hedges = Hedges(settings.hedge_share, settings.hedge_burst)
         self._source = random_id()
         self._finished = 0
         self._counts: dict[str, int] = {}
@@ -86,6 +88,7 @@ class Orchestrator:
             "seats": len(self._seats),
             "answers": dict(self._counts),
             "leases": dict(self._leases.counts),
+            "hedges": dict(self._hedges.counts),
             "applied": self._freshness.applied,
         }
 
@@ -248,8 +251,8 @@ class Orchestrator:
         def on_hit(hit: CacheHit) -> None:
             self._refresher.consider(request, plan, flight.tenant, self._freshness.epoch, hit)
 
-        settings, freshness, recent = self._settings, self._freshness, self._recent
-        return Path(self._bus, settings, freshness, recent, request, plan, flight, share, on_hit, begun)
+        settings, freshness, recent, hedges = self._settings, self._freshness, self._recent, self._hedges
+        return Path(self._bus, settings, freshness, recent, request, plan, flight, share, on_hit, hedges, begun)
 
     async def _lead(self, body: Follow, call: Call) -> None:
         """Lets another replica read along with a flight that this one leads."""

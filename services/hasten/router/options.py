@@ -111,10 +111,14 @@ def usable(model: Model, load: Load, request: Route, policy: Settings) -> bool:
     return window_of(model, load) >= least_tokens(request, policy)
 
 
+def _has_place(load: Load, request: Route) -> bool:
+    return load.cooling_ms <= 0 and (load.in_flight < load.slots if request.spare else not load.full)
+
+
 def option(model: Model, request: Route, key: str, snapshot: Snapshot, policy: Settings) -> Option | None:
     """The model at the best of the workers that have a place for the request; None when none has."""
     everywhere = snapshot.loads.get(model.slug, ())
-    free = [load for load in everywhere if not load.full and load.cooling_ms <= 0]
+    free = [load for load in everywhere if _has_place(load, request)]
     loads = [load for load in free if usable(model, load, request, policy)]
     latency = snapshot.latencies.get(model.slug) or Latency(model.ttft_prior_ms, model.ttft_prior_ms)
     service_ms = snapshot.service_ms.get(model.slug, policy.service_prior_ms)
