@@ -17,6 +17,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     llama: `path` is a GGUF file in the data folder's models/. openai: `url`, `upstream_model`, `api_key_env` (the
     variable that holds the key). sim: the `sim_*` fields (times in ms, rates in tokens per second).
+    Its first tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
+    `sim_slow_ms` times a Pareto draw of shape `sim_slow_shape`. `sim_seed` makes the draws the same each time (0: not).
+    `cache_tokens` is how many tokens of earlier prompts an engine keeps computed: the simulator keeps so many, and the
+    router expects it of the others.
     """
 
     kind: str = "llama"
@@ -28,6 +32,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     upstream_model: str = ""
     api_key_env: str = ""
     continues: bool = False
+    cache_tokens: int = 131_072
     connect_timeout_s: float = 5.0
     first_token_timeout_s: float = 60.0
     between_tokens_timeout_s: float = 30.0
@@ -36,6 +41,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sim_decode_per_s: float = 100.0
     sim_prefix_cache: bool = True
     sim_answer: str = ""
+    sim_spread: float = 0.0
+    sim_slow_share: float = 0.0
+    sim_slow_ms: float = 1000.0
+    sim_slow_shape: float = 1.5
+    sim_seed: int = 0
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
