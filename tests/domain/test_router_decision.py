@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from hasten.messages.failure import Failure
 from hasten.messages.route import Route
 from hasten.models import Model
-from hasten.router.decision import Decision, decide, floor_of
+from hasten.router.decision import Decision, cooldown_ms, decide, floor_of
+from hasten.router.difficulty import Difficulty
 from hasten.router.options import Snapshot, least_tokens, named, window_of
 from hasten.router.settings import Settings
 from hasten.router.window import Latency
@@ -117,6 +119,23 @@ def test_a_burst_does_not_all_go_to_an_unmeasured_model() -> None:
         snapshot = facts(model("a"), model("new"), a=known(300), loads=loads)
         in_flight += choose(snapshot, key=str(number), policy=policy).option.model.name == "new"
     assert in_flight == 2
+
+
+def test_a_prior_over_the_budget_does_not_keep_a_model_unknown_for_ever() -> None:
+    """c5-06: a probe finds out what the operator's guess was worth."""
+    snapshot = facts(model("a"), model("b", ttft_prior_ms=9000.0), a=known(300, 400))
+    counts = Counter(choose(snapshot, key=str(number), latency_budget_ms=1500).kind for number in range(2000))
+    assert 0.02 < counts["probe"] / 2000 < 0.08
+    waits = {"b": [Load(name="b-1", slots=4, in_flight=1, oldest_ms=20_000)]}
+    hangs = facts(model("a"), model("b"), a=known(300, 400), loads=waits)
+    assert {choose(hangs, key=str(number)).option.model.name for number in range(300)} == {"a"}, "the last one waits"
+
+
+def test_probes_on_their_way_count_before_a_worker_knows_of_them() -> None:
+    policy = Settings(probe_share=1.0, max_probes=2)
+    snapshot = facts(model("a"), model("new"), a=known(300))
+    assert choose(snapshot, policy=policy).kind == "probe"
+    assert choose(structs.replace(snapshot, probes={"new": 2}), policy=policy).option.model.name == "a"
 
 
 def test_there_are_no_probes_before_anything_is_measured() -> None:
@@ -233,6 +252,55 @@ def test_the_reason_names_no_word_of_the_request() -> None:
     assert decided.reason.startswith("small is the fastest of 2")
 
 
+def test_a_choice_that_will_be_late_says_so() -> None:
+    """c5-12: also one that was asked for by name."""
+    snapshot = facts(SMALL, LARGE, small=known(5000), large=known(2000))
+    assert choose(snapshot, latency_budget_ms=100).over_budget
+    assert choose(snapshot, latency_budget_ms=100, model="small").over_budget
+    assert not choose(snapshot, latency_budget_ms=3000).over_budget
+    assert not choose(snapshot).over_budget
+
+
+def test_workers_that_cool_down_get_nothing_and_the_first_to_be_back_is_named() -> None:
+    """c5-10: the time to come back is a field, and the soonest of all."""
+    cools = {
+        "small": [Load(name="s1", cooling_ms=40_000), Load(name="s2", cooling_ms=7000.4), Load(name="s3", ready=False)],
+        "large": [Load(name="l1", cooling_ms=90_000)],
+    }
+    snapshot = facts(SMALL, LARGE, loads=cools)
+    refused = refuse(snapshot)
+    assert (refused.code, refused.retry_after_ms) == ("overloaded", 7001)
+    assert "cool" in refused.detail
+    assert cooldown_ms(Route(text=EASY), snapshot, POLICY) == 7000.4
+    assert cooldown_ms(Route(text=EASY, exclude=["s2"]), snapshot, POLICY) == 40_000
+    assert cooldown_ms(Route(text=EASY, model="large"), snapshot, POLICY) == 90_000
+    assert cooldown_ms(Route(text=EASY, model="nobody"), snapshot, POLICY) is None
+    assert cooldown_ms(Route(text=EASY), facts(SMALL, loads={"small": [Load(name="s1", full=True)]}), POLICY) is None
+    one_back = facts(SMALL, LARGE, loads={**cools, "small": [*cools["small"], Load(name="s4")]})
+    assert choose(one_back).option.load.name == "s4"
+
+
+def test_a_worker_that_is_full_may_be_back_before_one_that_cools_down() -> None:
+    loads = {"small": [Load(name="a", full=True, slots=2, in_flight=4), Load(name="b", cooling_ms=8000)]}
+    assert refuse(facts(SMALL, loads=loads)).retry_after_ms == 3000
+
+
+def test_where_the_difficulty_is_not_known_the_small_model_is_preferred_and_may_be_escalated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nobody_knows(text: str, turns: int = 1, *_: object, **__: object) -> Difficulty:
+        return Difficulty(score=0.9, features={}, why="nothing like it was measured", known=False)
+
+    assert not choose(facts(SMALL, LARGE), HARD).cascade
+    monkeypatch.setattr("hasten.router.decision.estimate", nobody_knows)
+    decided = choose(facts(SMALL, LARGE), HARD)
+    assert (decided.option.model, decided.kind, decided.cascade) == (SMALL, "cheapest", True)
+    assert "the difficulty being unknown" in decided.reason
+    assert decided.confidence < 0.6
+    assert not choose(facts(SMALL), HARD).cascade, "nothing to escalate to"
+    assert not choose(facts(SMALL, LARGE), HARD, model="small").cascade, "it was asked for"
+
+
 CAPABILITIES = st.lists(st.sampled_from(["tools", "json", "vision"]), unique=True, max_size=2)
 LOADS = st.builds(
     Load,
@@ -242,6 +310,7 @@ LOADS = st.builds(
     slots=st.integers(1, 4),
     in_flight=st.integers(0, 9),
     tokens=st.integers(0, 9000),
+    cooling_ms=st.sampled_from([0.0, 0.0, 50.0, 90_000.0]),
     oldest_ms=st.floats(0, 9000),
     capabilities=CAPABILITIES,
     context_window=st.sampled_from([0, 512, 8192]),
@@ -297,6 +366,7 @@ def test_what_never_happens(request: Route, snapshot: Snapshot, key: str) -> Non
     assert chosen.load in snapshot.loads[chosen.model.slug]
     assert chosen.load.ready
     assert not chosen.load.full
+    assert not chosen.load.cooling_ms
     assert chosen.load.name not in request.exclude
     assert set(request.needs) <= set(chosen.load.capabilities or chosen.model.capabilities)
     assert set(request.needs) <= set(chosen.model.capabilities or chosen.load.capabilities)

@@ -24,6 +24,7 @@ defaults = { seed = 1 }
 engine = { kind = "sim", sim_decode_per_s = 5000.0 }
 """
 MORE = CONFIG + '\n[[models]]\nname = "more"\n'
+PROMPT = "when does the tide rise and how long does it stay so high at the old harbour"
 PATIENCE_S = 90
 
 
@@ -133,7 +134,7 @@ async def test_a_worker_takes_the_defaults_of_its_row(nats_server: NatsServer, b
 
 
 async def answer(bus: Bus, seed: int | None = None) -> str:
-    body = Generate(messages=[Turn(role="user", content="count")], max_tokens=16, seed=seed)
+    body = Generate(messages=[Turn(role="user", content=PROMPT)], max_tokens=16, seed=seed)
     stream = await bus.stream(GENERATE, body, slug="sim", worker="w1", headers={"Hasten-Tenant": "acme"})
     events = [event async for event in stream]
     assert isinstance(events[-1], Done), events[-1]

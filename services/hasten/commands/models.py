@@ -40,7 +40,8 @@ def models(context: typer.Context, tenant: Tenant = "demo", nats: Nats = None, a
         if as_json:
             print(msgspec.json.encode(listed).decode())
         else:
-            show(Console(highlight=False), listed, routers)
+            wide = None if sys.stdout.isatty() else 140
+            show(Console(highlight=False, markup=False, width=wide), listed, routers)
         return 0
 
     with_client(nats, tenant, work)
@@ -59,7 +60,7 @@ def show(console: Console, listed: ModelList, routers: Sequence[Mapping[str, Any
 def table_of(models: Iterable[ModelInfo]) -> Table:
     """A row for each model. Costs are dollars for a million tokens of prompt / answer; in line are the requests at its
     workers that have no slot yet."""
-    columns = ("alias", "quality", "$/M in/out", "workers", "busy", "in line", "TTFT p50", "p95", "errors", "breaker")
+    columns = ("alias", "quality", "$/M", "workers", "busy", "in line", "TTFT p50", "p95", "errors", "breaker")
     table = Table("model", *columns, "samples", "newest", box=None)
     table.columns[0].no_wrap = True
     for one in models:

@@ -47,7 +47,7 @@ class Worker:
         make_engine: Callable[[], Engine],
         table: Sequence[Model] = (),
     ) -> None:
-        self._table = table
+        self._table, self._last_defaults = table, model.defaults
         self._settings, self._bus, self._model, self._make_engine = settings, bus, model, make_engine
         self.name = settings.worker or f"w-{secrets.token_hex(4)}"
         self._engine = make_engine()
@@ -273,8 +273,11 @@ class Worker:
         )
 
     def _defaults(self) -> dict[str, Any]:
-        """The sampling options of its row as the table has it now."""
-        return next((row.defaults for row in self._table if row.slug == self._model.slug), self._model.defaults)
+        """The sampling options of its row as the table has it now, or had it last."""
+        for row in self._table:
+            if row.slug == self._model.slug:
+                self._last_defaults = row.defaults
+        return self._last_defaults
 
     def _report(self) -> dict[str, Any]:
         return {
