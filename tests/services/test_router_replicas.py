@@ -111,7 +111,7 @@ async def test_events_that_were_missed_are_noticed_by_their_numbers_and_read(bus
     assert samples(router, "a") == 40
     await attempts.say(1, "b", ttft_ms=300.0)
     await until(lambda: (samples(router, "a"), samples(router, "b")) == (49, 41))
-    assert memory.readings == 2
+    assert memory.readings >= 2
 
 
 async def test_the_stream_keeps_the_latest_of_each_model_alone(bus: Bus, start: Start) -> None:
@@ -122,8 +122,9 @@ async def test_the_stream_keeps_the_latest_of_each_model_alone(bus: Bus, start: 
     await until(lambda: samples(router, "a") == 10)
     info = await bus.js.stream_info("HASTEN_ATTEMPTS")
     assert info.state.messages == 13
-    later = await start(Settings(window_samples=10, learn_s=60))
-    assert (samples(later, "a"), samples(later, "b")) == (10, 1)
+    later = await start(Settings(window_samples=5, learn_s=60))
+    assert (samples(later, "a"), samples(later, "b")) == (5, 1)
+    assert (await bus.js.stream_info("HASTEN_ATTEMPTS")).config.max_msgs_per_subject == 6, "what was set is kept to"
 
 
 async def test_without_jetstream_a_replica_starts_and_learns_from_what_it_hears(tmp_path: Path) -> None:
