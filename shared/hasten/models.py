@@ -1,8 +1,9 @@
 """The model table: what the router may choose from, what a worker starts and how a compressor counts."""
 
+import hashlib
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
 
 import msgspec
 
@@ -121,3 +122,35 @@ def model_table(config: Mapping[str, Any]) -> list[Model]:
 
 def _with_slug(model: Model) -> Model:
     return msgspec.structs.replace(model, slug=checked("model slug", model.slug or slug_of(model.name)))
+
+
+class ModelTable(Sequence[Model]):
+    """The rows that a process goes by. They are replaced as a whole while services run: whoever holds the table reads
+    the newest. `problem` says why the last edit of the config was not taken, and is empty when it was."""
+
+    def __init__(self, rows: Sequence[Model]) -> None:
+        self.rows = tuple(rows)
+        self.problem = ""
+
+    def replace(self, rows: Sequence[Model]) -> None:
+        """Puts other rows in the place of these."""
+        self.rows, self.problem = tuple(rows), ""
+
+    def row(self, slug: str) -> Model | None:
+        """The row of a slug."""
+        return next((model for model in self.rows if model.slug == slug), None)
+
+    @property
+    def digest(self) -> str:
+        """What tells whether two processes go by the same table."""
+        return hashlib.sha256(msgspec.json.encode(self.rows)).hexdigest()[:12]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Model: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Model]: ...
+    def __getitem__(self, index: int | slice) -> Model | Sequence[Model]:
+        return self.rows[index]

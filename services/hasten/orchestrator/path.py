@@ -244,7 +244,7 @@ class Path:
         replay(self._flight, hit, self._settings.replay_words)
 
     def _note_route(self, routed: Routed) -> None:
-        fields = ("model", "worker", "reason", "confidence", "difficulty", "expected_ttft_ms")
+        fields = ("model", "worker", "reason", "confidence", "difficulty", "expected_ttft_ms", "over_budget", "cascade")
         data = {name: getattr(routed, name) for name in fields}
         self._flight.note("route", {**data, "features": routed.features} if self._request.explain else data)
 

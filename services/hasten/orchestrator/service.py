@@ -26,6 +26,7 @@ from hasten.orchestrator.permission import outcome_of
 from hasten.orchestrator.reader import Reader
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.refresh import Refresher
+from hasten.orchestrator.results import Results
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.share import Share
 from hasten.service import Call, Service
@@ -56,6 +57,7 @@ class Orchestrator:
         self._counts: dict[str, int] = {}
         self.service = Service(bus, "orchestrator", "Answers chat requests", report=self.report)
         self._explainer = Explainer(bus)
+        self._results = Results(bus)
         self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting, share=SHARE)
         self.service.answer(EXPLAIN, self._explainer.explain, limit=EXPLAINED)
         replica = self.service.id
@@ -164,7 +166,8 @@ class Orchestrator:
         return flight
 
     def _new_flight(self, plan: Plan, tenant: str, deadline_ms: float) -> Flight:
-        return Flight(tenant, deadline_ms, tags=list(plan.tags), read_seq=self._freshness.applied)
+        read_seq = self._freshness.applied
+        return Flight(tenant, deadline_ms, tags=list(plan.tags), read_seq=read_seq, results=self._results)
 
     def _path(self, request: ChatRequest, plan: Plan, flight: Flight, share: Share) -> Path:
         def on_hit(hit: CacheHit) -> None:
