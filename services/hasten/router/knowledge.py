@@ -101,6 +101,7 @@ def _breaker(settings: Settings) -> BreakerPolicy:
         rate=settings.breaker_rate,
         open_s=settings.breaker_open_s,
         most_s=settings.breaker_most_s,
+        probe_s=settings.probe_s,
     )
 
 

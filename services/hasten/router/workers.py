@@ -41,7 +41,7 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     least by no more than `near` of it and `near_ms` are equal.
     """
 
-    pressure: float = 0.2
+    pressure: float = 0.5
     near: float = 0.02
     near_ms: float = 20.0
 
