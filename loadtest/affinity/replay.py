@@ -152,7 +152,7 @@ def replay(
         name = policy(Facts(number, request.input_length, prefix, names, loads, cached))
         left = request.input_length - cached.get(name, 0)
         for replica in replicas if told else [decides]:
-            replica.sent(SLUG, name, left, clock.now_s, prefix=prefix)
+            replica.sent(SLUG, name, left, clock.now_s, prefix)
         workers[name].ask(number, request)
 
     start_s = trace[0].at_s

@@ -15,9 +15,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How a worker runs a model. `kind` is llama, openai or sim (or a third party's).
 
     llama: `path` is a GGUF file in the data folder's models/. openai: `url`, `upstream_model`, `api_key_env` (the
-    variable that holds the key). sim: the `sim_*` fields (times in ms, rates in tokens per second). `cache_tokens` is
-    how many tokens of earlier prompts an engine keeps computed: the simulator keeps so many, and the router expects it
-    of the others.
+    variable that holds the key). sim: the `sim_*` fields (times in ms, rates in tokens per second).
+    Its first tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
+    `sim_slow_ms` times a Pareto draw of shape `sim_slow_shape`. `sim_seed` makes the draws the same each time (0: not).
+    `cache_tokens` is how many tokens of earlier prompts an engine keeps computed: the simulator keeps so many, and the
+    router expects it of the others.
     """
 
     kind: str = "llama"
@@ -38,6 +40,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sim_decode_per_s: float = 100.0
     sim_prefix_cache: bool = True
     sim_answer: str = ""
+    sim_spread: float = 0.0
+    sim_slow_share: float = 0.0
+    sim_slow_ms: float = 1000.0
+    sim_slow_shape: float = 1.5
+    sim_seed: int = 0
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -75,7 +75,7 @@ def test_a_worker_started_anew_has_an_empty_cache_and_one_that_was_silent_keeps_
 
     workers = Workers()
     workers.hear("m", "w", status(1, 1), 0.0)
-    workers.sent("m", "w", 900, 0.0, prefix=SECOND)
+    workers.sent("m", "w", 900, 0.0, SECOND)
     workers.hear("m", "w", status(20, 1), 9.0)
     assert workers.cached("m", SECOND) == {"w": 900}
     workers.hear("m", "w", status(1, 2), 9.1)
@@ -101,7 +101,7 @@ def test_no_worker_is_overrun_by_a_beginning_that_all_share() -> None:
     counts: Counter[str] = Counter()
     for number in range(64):
         name = choose(workers.loads("m", 0.0), workers.cached("m", prefix), tokens=2100, key=str(number))
-        workers.sent("m", name, 2100 - workers.cached("m", prefix).get(name, 0), 0.0, prefix=prefix)
+        workers.sent("m", name, 2100 - workers.cached("m", prefix).get(name, 0), 0.0, prefix)
         counts[name] += 1
     assert set(counts) == set(names)
     assert max(counts.values()) <= 1.5 * 64 / 4

@@ -55,6 +55,7 @@ class Attempt:
         self.routed, self.request_id = routed, request_id
         self.since_ms = 0.0
         """When it was started, by the flight's watch."""
+        self._spoke_ms: float | None = None
         self._result: Result | None = None
         self._stream: Stream | None = None
         self._first: Chunk | Done | Failure | None = None
@@ -72,13 +73,22 @@ class Attempt:
             request_id=self.request_id,
             headers={TENANT: self._flight.tenant},
             idle_s=self._silence_s,
+            probe="worker",
         )
 
     async def first(self) -> Chunk | Done | Failure:
         """The first chunk, or the end when there is none."""
         if self._first is None:
             self._first = await self._heard()
+            if self._spoke_ms is None:
+                self._spoke_ms = self._flight.watch.elapsed_ms()
         return self._first
+
+    @property
+    def waited_ms(self) -> float:
+        """How long it took to its first word, or has been silent so far."""
+        until_ms = self._flight.watch.elapsed_ms() if self._spoke_ms is None else self._spoke_ms
+        return until_ms - self.since_ms
 
     async def _heard(self) -> Chunk | Done | Failure:
         event = await self._next()

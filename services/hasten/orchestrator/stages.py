@@ -83,9 +83,14 @@ class Stages:
         return reply
 
     async def route(
-        self, vector: bytes | None, *, model: str | None = None, exclude: list[str] | None = None
+        self,
+        vector: bytes | None,
+        *,
+        model: str | None = None,
+        exclude: list[str] | None = None,
+        spare: bool = False,
     ) -> Routed:
-        """The model and the worker; with `model` another worker of that very model."""
+        """The model and the worker; with `model` another worker of that very model, and with `spare` an idle one."""
         body = Route(
             text=self._plan.fingerprint.text,
             vector=vector,
@@ -97,6 +102,7 @@ class Stages:
             latency_budget_ms=self._settings.latency_budget_ms or None,
             exclude=exclude or [],
             prefix=prefix_of(self._flight.tenant, self._request),
+            spare=spare,
         )
         reply: Routed = await self._must("route", ROUTE, body)
         return reply

@@ -46,18 +46,19 @@ class Knowledge:
         """Takes in a worker's status; returns how many before it were missed."""
         return self._workers.hear(slug, worker, status, now_s)
 
-    def attempted(self, slug: str, event: Attempted) -> int | None:
+    def attempted(self, slug: str, event: Attempted, now_s: float, unix_s: float) -> int | None:
         """Takes in how an attempt went, which may have been heard before; returns how many events of the same source
         are missing before it, None when the source is new and has said something before."""
         if self._window(slug).add(event):
             self._workers.finished(slug, event.worker)
-            self._workers.ended(slug, event.worker, event.outcome, event.at_ms / 1000)
+            ago_s = max(0.0, unix_s - event.at_ms / 1000)
+            self._workers.ended(slug, event.worker, event.outcome, now_s - ago_s)
             self._probes.ended(slug, event.flight)
         return self._missing(event.source, event.seq)
 
-    def sent(self, slug: str, worker: str, event: Sent, now_s: float, unix_s: float) -> int | None:
+    def sent(self, slug: str, worker: str, event: Sent, now_s: float) -> int | None:
         """Takes in that this or another replica has sent a request to a worker; returns as `attempted` does."""
-        self._workers.sent(slug, worker, event.tokens, now_s, unix_s, event.prefix)
+        self._workers.sent(slug, worker, event.tokens, now_s, event.prefix)
         if event.probe:
             self._probes.began(slug, event.flight, now_s)
         return self._missing(event.source, event.seq)
@@ -75,11 +76,11 @@ class Knowledge:
         return self._window(model.slug).latency(model.ttft_prior_ms, unix_s, self._settings.enough_samples)
 
     def snapshot(self, now_s: float, unix_s: float, prefix: Prefix = NO_PREFIX) -> Snapshot:
-        """The facts at this time, for a prompt that begins with `prefix`."""
+        """The facts at this time for a prompt that begins with `prefix`."""
         policy, models = self._settings, list(self._models)
         return Snapshot(
             models=models,
-            loads={model.slug: self._workers.loads(model.slug, now_s, unix_s) for model in models},
+            loads={model.slug: self._workers.loads(model.slug, now_s) for model in models},
             latencies={model.slug: self._latency(model, unix_s) for model in models},
             service_ms={
                 model.slug: self._window(model.slug).service_ms(policy.service_prior_ms, unix_s, policy.enough_samples)

@@ -122,10 +122,14 @@ def usual_of(model: Model, snapshot: Snapshot, policy: Settings) -> Usual:
     return Usual(answer_ms=answer_ms, token_ms=policy.token_ms, p95_ms=latency_of(model, snapshot).p95_ms)
 
 
+def _has_place(load: Load, request: Route) -> bool:
+    return load.cooling_ms <= 0 and (load.in_flight < load.slots if request.spare else not load.full)
+
+
 def option(model: Model, request: Route, key: str, snapshot: Snapshot, policy: Settings) -> Option | None:
     """The model at the best of the workers that have a place for the request; None when none has."""
     everywhere = snapshot.loads.get(model.slug, ())
-    free = [load for load in everywhere if not load.full and load.cooling_ms <= 0]
+    free = [load for load in everywhere if _has_place(load, request)]
     loads = [load for load in free if usable(model, load, request, policy)]
     latency, usual = latency_of(model, snapshot), usual_of(model, snapshot, policy)
     prefix, cached = (request.prefix, snapshot.cached.get(model.slug, {})) if policy.affinity else ({}, {})

@@ -108,8 +108,7 @@ class _Worker:
 
 
 class Workers:
-    """Every worker heard of, by model slug. Times `now_s` are seconds of one monotonic clock; `unix_s` are those of the
-    events, which all replicas share."""
+    """Every worker heard of, by model slug; times are seconds of one monotonic clock."""
 
     def __init__(self, gone_s: float = 2.0, arrival_s: float = 0.05, breaker: BreakerPolicy | None = None) -> None:
         self._gone_s, self._arrival_s, self._policy = gone_s, arrival_s, breaker or BreakerPolicy()
@@ -156,14 +155,12 @@ class Workers:
                 del self._breakers[next(iter(self._breakers))]
         return self._breakers[slug, name]
 
-    def sent(
-        self, slug: str, name: str, tokens: int, now_s: float, unix_s: float = 0.0, prefix: Prefix = NO_PREFIX
-    ) -> None:
+    def sent(self, slug: str, name: str, tokens: int, now_s: float, prefix: Prefix = NO_PREFIX) -> None:
         """Counts a request routed to a worker until its next status does, and what it has computed then."""
         if (worker := self._known.get(slug, {}).get(name)) is not None:
             worker.sent.append((now_s, tokens))
             worker.count += 1
-            self._breaker(slug, name).sent(unix_s)
+            self._breaker(slug, name).sent(now_s)
             self._cache(slug).placed(name, prefix, worker.status.cache_tokens)
 
     def finished(self, slug: str, name: str) -> None:
@@ -171,24 +168,24 @@ class Workers:
         if (worker := self._known.get(slug, {}).get(name)) is not None and worker.sent:
             del worker.sent[0]
 
-    def ended(self, slug: str, name: str, outcome: str, unix_s: float) -> None:
+    def ended(self, slug: str, name: str, outcome: str, now_s: float) -> None:
         """Takes in how an attempt at a worker ended: `done`, or the code of its failure."""
-        self._breaker(slug, name).record(outcome, unix_s)
+        self._breaker(slug, name).record(outcome, now_s)
 
     def cached(self, slug: str, prefix: Prefix) -> dict[str, int]:
         """How many tokens of a prompt with these beginnings the workers of a model have computed already."""
         return self._cache(slug).cached(prefix) if prefix else {}
 
-    def loads(self, slug: str, now_s: float, unix_s: float = 0.0) -> list[Load]:
+    def loads(self, slug: str, now_s: float) -> list[Load]:
         """Every worker of a model that was heard of within the time after which it is gone."""
         return [
-            _load(name, worker, self._breaker(slug, name), unix_s)
+            _load(name, worker, self._breaker(slug, name), now_s)
             for name, worker in self._known.get(slug, {}).items()
             if now_s - worker.heard_s <= self._gone_s
         ]
 
 
-def _load(name: str, worker: _Worker, breaker: Breaker, unix_s: float) -> Load:
+def _load(name: str, worker: _Worker, breaker: Breaker, now_s: float) -> Load:
     status = worker.status
     slots = max(1, status.slots)
     return Load(
@@ -204,8 +201,8 @@ def _load(name: str, worker: _Worker, breaker: Breaker, unix_s: float) -> Load:
         context_window=status.context_window,
         token_ms=status.token_ms,
         answer_ms=status.answer_ms,
-        cooling_ms=1000 * breaker.closed_in_s(unix_s),
-        breaker=breaker.state(unix_s),
+        cooling_ms=1000 * breaker.closed_in_s(now_s),
+        breaker=breaker.state(now_s),
         sent=worker.count,
     )
 

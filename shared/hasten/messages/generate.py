@@ -37,6 +37,7 @@ GENERATE = Topic(
     request=Generate,
     reply=ChatReply,
     kind="stream",
+    ping_s=0.25,
     summary="Generate on the worker that the router chose.",
 )
 

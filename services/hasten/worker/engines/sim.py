@@ -12,6 +12,7 @@ from hasten.messages.generate import Generate
 from hasten.models import Model
 from hasten.worker.engines.engine import Delta, End, EngineError
 from hasten.worker.engines.prefix_cache import BLOCK, PrefixCache, blocks_of, decode_s, prefill_s
+from hasten.worker.engines.tail import Tail
 
 SHORTEST, LONGEST = 24, 72
 """Words of an answer when none is set."""
@@ -59,6 +60,7 @@ class SimEngine:
         self.slots = model.engine.slots
         self.capabilities: list[str] = []
         self._cache = PrefixCache(model.engine.cache_tokens // BLOCK)
+        self._tail = Tail(model.engine)
         self._running: dict[str, asyncio.Event] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -93,7 +95,8 @@ class SimEngine:
         left = after(until_stop(answer_tokens(request, config.sim_answer), request.stop), request.continues)
         blocks = blocks_of(prompt) if config.sim_prefix_cache else []
         cached = min(BLOCK * self._cache.known(blocks), len(prompt) - 1)
-        due = asyncio.get_running_loop().time() + prefill_s(config, len(prompt), cached)
+        usual_s = prefill_s(config, len(prompt), cached)
+        due = asyncio.get_running_loop().time() + self._tail.first_token_s(usual_s)
         await _until(due, stopped)
         self._cache.remember(blocks)
         for token in left[: request.max_tokens]:
