@@ -18,8 +18,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     variable that holds the key). sim: the `sim_*` fields (times in ms, rates in tokens per second).
     Its first tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
     `sim_slow_ms` times a Pareto draw of shape `sim_slow_shape`. `sim_seed` makes the draws the same each time (0: not).
-    `cache_tokens` is how many tokens of earlier prompts an engine keeps computed: the simulator keeps so many, and the
-    router expects it of the others.
+    `cache_tokens` is how many tokens of earlier prompts an engine keeps computed (0: as many as fill its slots): the
+    simulator keeps so many, and the router expects it of the others.
     """
 
     kind: str = "llama"
@@ -31,7 +31,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     upstream_model: str = ""
     api_key_env: str = ""
     continues: bool = False
-    cache_tokens: int = 131_072
+    cache_tokens: int = 0
     connect_timeout_s: float = 5.0
     first_token_timeout_s: float = 60.0
     between_tokens_timeout_s: float = 30.0
@@ -71,6 +71,14 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ttft_prior_ms: float = 500.0
     tokenizer: str = ""
     defaults: dict[str, Any] = {}
+
+    @property
+    def cache_tokens(self) -> int:
+        """How many tokens of earlier prompts a worker of it is expected to keep computed."""
+        engine = self.engine
+        if engine.kind == "sim" and not engine.sim_prefix_cache:
+            return 0
+        return engine.cache_tokens or engine.slots * self.context_window
 
 
 def slug_of(name: str) -> str:

@@ -1,6 +1,7 @@
 """Which worker has a prompt's beginning, and when it is worth sending the prompt there."""
 
 from collections import Counter
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -139,3 +140,36 @@ def test_speed_is_of_what_was_computed_and_claims_nothing_at_first() -> None:
     for _ in range(400):
         speed.finished(400.0, 1000, 600.0)
     assert round(speed.token_ms, 3) == 0.4, "the past fades"
+
+
+def test_a_worker_that_begins_to_hang_loses_its_share_within_seconds() -> None:
+    """c5-08: 50 requests a second, two workers that are nearly equally fast, and one of them hangs after 5 s."""
+    usual = Usual(answer_ms=100, token_ms=0.5, p95_ms=300)
+    workers, busy, sent = Workers(), {"a": dict[int, float](), "b": dict[int, float]()}, Counter[tuple[str, int]]()
+    ends = {"a": 0.2, "b": 0.22}
+    for tick in range(1000):
+        now = tick / 100
+        for name, running in busy.items():
+            over = [at for at, began in running.items() if now - began >= ends[name] and (name == "b" or began < 4.8)]
+            for at in over:
+                del running[at]
+        if tick % 25 == 0:
+            for name, running in busy.items():
+                oldest_ms = 1000 * (now - min(running.values(), default=now))
+                fields: dict[str, Any] = {
+                    "slots": 16,
+                    "active": min(16, len(running)),
+                    "queued": max(0, len(running) - 16),
+                }
+                status = Status(
+                    seq=tick, started_ms=1, state="ready", engine="sim", model="m", oldest_ms=oldest_ms, **fields
+                )
+                workers.hear("m", name, status, now)
+        if tick % 2 == 0:
+            chosen = best(workers.loads("m", now), Work(key=str(tick), tokens=100), usual, Balance())
+            assert chosen is not None
+            workers.sent("m", chosen.name, 100, now)
+            busy[chosen.name][tick] = now
+            sent[chosen.name, int(now)] += 1
+    assert 0.3 < sum(sent["a", second] for second in range(5)) / 250 < 0.7, "near-equals are spread"
+    assert all(sent["a", second] == 0 for second in (7, 8, 9)), "what hangs gets nothing after two seconds"
