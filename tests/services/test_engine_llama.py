@@ -1,5 +1,6 @@
 """What the embedded engine does beyond what every engine must: tenants, settings, and what it refuses."""
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,38 @@ async def test_without_the_prefix_cache_nothing_is_found(data: Path) -> None:
     await _cached(engine, "acme", "When does the ferry leave?")
     assert await _cached(engine, "acme", "When does the ferry leave?") == 0
     await engine.close()
+
+
+async def test_what_is_refused_is_not_printed(engine: LlamaEngine, capfd: pytest.CaptureFixture[str]) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "string", "pattern": "a secret"}}}
+    deep: dict[str, Any] = {}
+    for _ in range(5000):
+        deep = {"properties": {"a": deep}}
+    nested = {"type": "json_schema", "json_schema": {"name": "x", "schema": deep}}
+    for options in (
+        {"extra": {"grammar": "root ::= a secret ("}},
+        {"response_format": form},
+        {"response_format": nested},
+        {"response_format": {"type": "a secret"}},
+        {"max_tokens": 10**18},
+    ):
+        with pytest.raises(EngineError) as caught:
+            await _answer(engine, "acme", _request("When does the ferry leave?", **options))
+        assert caught.value.code == "bad_request"
+    assert await _answer(engine, "acme", _request("When does the ferry leave?"))
+    said = capfd.readouterr()
+    assert (said.out, said.err) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^[A-Z]{2,5}-[0-9]{1,3}$", "^(?:red|green)+$", r"^[^\]\\x\-]\.\(.$", r"^(a|b{2,}\\)c*[^\]\\\-]+$"]
+)
+async def test_a_supported_pattern_is_followed(
+    engine: LlamaEngine, capfd: pytest.CaptureFixture[str], pattern: str
+) -> None:
+    schema = {"type": "string", "pattern": pattern}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    text, _ = await _answer(engine, "acme", _request("Give a code.", response_format=form, max_tokens=40))
+    if text.endswith('"'):
+        assert re.fullmatch(pattern, msgspec.json.decode(text))
+    assert capfd.readouterr().err == ""

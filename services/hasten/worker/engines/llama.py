@@ -15,6 +15,7 @@ from hasten.models import Model
 from hasten.settings import SettingsError
 from hasten.telemetry import logger
 from hasten.weights import FETCH, WeightsMissing, folder, requantized
+from hasten.worker.engines import form
 from hasten.worker.engines.answer import Answer
 from hasten.worker.engines.body import chat_body
 from hasten.worker.engines.engine import Delta, End, EngineError, tenant_of
@@ -27,7 +28,6 @@ TILE = 64
 plain attention, with these a tenth faster."""
 NGRAM = 4
 """So many tokens must have been said before for what followed them to be guessed again."""
-MOST_TOKENS = 2**31 - 1
 _TYPES = {"f16": "GGML_TYPE_F16", "q8_0": "GGML_TYPE_Q8_0", "q4_0": "GGML_TYPE_Q4_0"}
 SAMPLING = frozenset(
     {
@@ -38,7 +38,6 @@ SAMPLING = frozenset(
         "dry_penalty_last_n",
         "dynatemp_exponent",
         "dynatemp_range",
-        "grammar",
         "ignore_eos",
         "json_schema",
         "logit_bias",
@@ -168,8 +167,7 @@ class LlamaEngine:
             self._flows.pop(request_id, None)
 
     def _body(self, request: Generate) -> dict[str, Any]:
-        if request.max_tokens > MOST_TOKENS:
-            raise EngineError("bad_request", f"max_tokens must be at most {MOST_TOKENS}", param="max_tokens")
+        form.check(request)
         body = chat_body(request)
         for message in body["messages"]:
             message["role"] = "system" if message["role"] == "developer" else message["role"]
@@ -200,6 +198,8 @@ class LlamaEngine:
             self._server.handle_chat_completions({**body, **place}, put)
         except ValueError:
             flow.put(EngineError("bad_request", "llama.cpp refused the request"))
+        except RecursionError:
+            flow.put(EngineError("bad_request", "the request is nested too deeply"))
         except Exception as error:
             flow.put(EngineError("upstream", f"llama.cpp failed ({type(error).__name__})"))
 
