@@ -104,7 +104,7 @@ async def test_what_is_refused_is_not_printed(engine: LlamaEngine, capfd: pytest
 
 
 @pytest.mark.parametrize(
-    "pattern", ["^[A-Z]{2,5}-[0-9]{1,3}$", "^(?:red|green)+$", r"^[^\]\\x\-]\.\(.$", r"^(a|b{2,}\\)c*[^\]\\\-]+$"]
+    "pattern", ["^[A-Z]{2,5}-[0-9]{1,3}$", "^(?:red|green)+$", r"^[a\]\\x\-]\.\([0-9]$", r"^(a|b{2,}\|)c*[a\]\-]+$"]
 )
 async def test_a_supported_pattern_is_followed(
     engine: LlamaEngine, capfd: pytest.CaptureFixture[str], pattern: str

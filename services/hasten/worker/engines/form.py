@@ -17,7 +17,7 @@ _DATA = frozenset({"const", "default", "enum", "examples"})
 """What these hold are values, not schemas."""
 _PIECE = re.compile(
     r"""
-    \\[.^$*+?()[\]{}|\\]                 # a character that is taken as it is
+    \\[.^$*+?()[\]{}|]                   # a character that is taken as it is
     | \[\^?(?:\\[\]\\-]|[^\]\\])+]      # a set
     | \((?!\?) | \(\?: | \)
     | [*+?|.]
