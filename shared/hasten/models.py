@@ -42,7 +42,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     between_tokens_timeout_s: float = 30.0
     llama_prefix_cache: bool = True
     llama_continuous_batching: bool = True
-    llama_batch: Count = 64
+    llama_batch: Count = 32
     llama_prefill_threads: CountOrNone = 0
     llama_quantization: Literal["", "f16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"] = ""
     llama_cache_type: Literal["f16", "q8_0", "q4_0"] = "f16"
