@@ -3,13 +3,15 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, overload
+from typing import Annotated, Any, Literal, overload
 
 import msgspec
-from msgspec import Meta
 
 from hasten.settings import SettingsError, plain
 from hasten.topics import checked
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=65536)]
+CountOrNone = Annotated[int, msgspec.Meta(ge=0, le=65536)]
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -19,23 +21,40 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     variable that holds the key). sim: the `sim_*` fields (times in ms, rates in tokens per second).
     Its first tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
     `sim_slow_ms` times a Pareto draw of shape `sim_slow_shape`. `sim_seed` makes the draws the same each time (0: not).
-    `cache_tokens` is how many tokens of earlier prompts an engine keeps computed: the simulator keeps so many, and the
-    router expects it of the others.
+    `cache_tokens` is how many tokens of earlier prompts an engine keeps computed (0: as many as fill its slots): the
+    simulator keeps so many, and the router expects it of the others.
+
+    llama computes with `threads`, prompts with `llama_prefill_threads` (0: as many), in steps of `llama_batch` tokens;
+    each of the `slots` has the model's whole `context_window`. `llama_prefix_cache` keeps what a tenant's prompts have
+    in common, `llama_continuous_batching` computes prompts beside answers instead of between them,
+    `llama_quantization` makes the file in this precision once and runs that (empty: the file as it is) and
+    `llama_cache_type` is the precision of keys and values. `llama_speculative` guesses tokens ahead, `ngram` from what
+    the request says already, `draft` with the small model `llama_draft` (a GGUF file with the same vocabulary), at most
+    `llama_draft_tokens` at once. docs/engines.md has the figures.
     """
 
     kind: str = "llama"
     path: str = ""
-    slots: int = 4
-    queue: int = 64
-    threads: int = 1
+    slots: Count = 4
+    queue: CountOrNone = 64
+    threads: Count = 1
     url: str = ""
     upstream_model: str = ""
     api_key_env: str = ""
     continues: bool = False
-    cache_tokens: int = 131_072
+    cache_tokens: int = 0
     connect_timeout_s: float = 5.0
     first_token_timeout_s: float = 60.0
     between_tokens_timeout_s: float = 30.0
+    llama_prefix_cache: bool = True
+    llama_continuous_batching: bool = True
+    llama_batch: Count = 32
+    llama_prefill_threads: CountOrNone = 0
+    llama_quantization: Literal["", "f16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"] = ""
+    llama_cache_type: Literal["f16", "q8_0", "q4_0"] = "f16"
+    llama_speculative: Literal["off", "ngram", "draft"] = "off"
+    llama_draft: str = ""
+    llama_draft_tokens: Count = 16
     sim_network_ms: float = 0.0
     sim_prefill_per_s: float = 2000.0
     sim_decode_per_s: float = 100.0
@@ -63,15 +82,23 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     aliases: list[str] = []
     engine: EngineConfig = EngineConfig()
     capabilities: list[str] = []
-    quality: Annotated[float, Meta(ge=0, le=1)] = 0.5
-    cost_per_1k_prompt: Annotated[float, Meta(ge=0)] = 0.0
-    cost_per_1k_completion: Annotated[float, Meta(ge=0)] = 0.0
-    context_window: Annotated[int, Meta(ge=1)] = 4096
-    token_budget: Annotated[int, Meta(ge=1)] = 1200
-    max_tokens: Annotated[int, Meta(ge=1)] = 512
-    ttft_prior_ms: Annotated[float, Meta(gt=0)] = 500.0
+    quality: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
+    cost_per_1k_prompt: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    cost_per_1k_completion: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    context_window: Annotated[int, msgspec.Meta(ge=1)] = 4096
+    token_budget: Annotated[int, msgspec.Meta(ge=1)] = 1200
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] = 512
+    ttft_prior_ms: Annotated[float, msgspec.Meta(gt=0)] = 500.0
     tokenizer: str = ""
     defaults: dict[str, Any] = {}
+
+    @property
+    def cache_tokens(self) -> int:
+        """How many tokens of earlier prompts a worker of it is expected to keep computed."""
+        engine = self.engine
+        if engine.kind == "sim" and not engine.sim_prefix_cache:
+            return 0
+        return engine.cache_tokens or engine.slots * self.context_window
 
 
 AUTO = "auto"

@@ -14,6 +14,7 @@ from rich.table import Table
 from hasten import weights
 from hasten.client import Hasten
 from hasten.commands.options import DATA, Data, Json, Nats, Tenant, with_client
+from hasten.commands.worker_table import worker_table
 from hasten.embedder.settings import DEFAULT_MODEL
 from hasten.messages.route import ModelInfo, ModelList
 from hasten.models import DEFAULTS
@@ -48,8 +49,11 @@ def models(context: typer.Context, tenant: Tenant = "demo", nats: Nats = None, a
 
 
 def show(console: Console, listed: ModelList, routers: Sequence[Mapping[str, Any]]) -> None:
-    """Prints the table for people, and what is wrong with the model table of any router."""
+    """Prints the tables for people, and what is wrong with the model table of any router."""
     console.print(table_of(listed.models))
+    if any(model.each for model in listed.models):
+        console.print()
+        console.print(worker_table(listed.models))
     for problem in problems_of([*routers, {"table_problem": listed.problem}]):
         console.print(f"\n{problem}", soft_wrap=True)
 

@@ -102,6 +102,7 @@ def _breaker(settings: Settings) -> BreakerPolicy:
         rate=settings.breaker_rate,
         open_s=settings.breaker_open_s,
         most_s=settings.breaker_most_s,
+        probe_s=settings.probe_s,
     )
 
 
@@ -143,4 +144,7 @@ def _worker(load: Load) -> WorkerInfo:
         oldest_ms=round(load.oldest_ms, 1),
         cooling_ms=round(load.cooling_ms, 1),
         breaker=load.breaker,
+        sent=load.sent,
+        token_ms=round(load.token_ms, 4),
+        answer_ms=round(load.answer_ms, 1),
     )

@@ -267,7 +267,7 @@ class Worker:
             capabilities=engine.capabilities,
             context_window=self._model.context_window,
             loop_lag_ms=self._lag_ms,
-            cache_tokens=self._model.engine.cache_tokens,
+            cache_tokens=self._model.cache_tokens,
             token_ms=round(self._speed.token_ms, 4),
             answer_ms=round(self._speed.answer_ms, 1),
         )
