@@ -18,7 +18,7 @@ from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, TENANT, now
 from hasten.messages.chat import CANCEL, Nothing
 from hasten.messages.failure import Failed, Failure
 from hasten.stream import IDLE_S, Stream
-from hasten.telemetry import logger
+from hasten.telemetry import logger, where
 from hasten.topics import Topic, checked, random_id
 
 INBOX = "_INBOX"
@@ -95,8 +95,7 @@ class Bus:
                     pending_size=64 * 1024 * 1024,
                     **({"reconnect_time_wait": 0.1} | options),
                 )
-                replies = f"{bus._inbox}.*"
-                await client.subscribe(replies, cb=bus._on_reply, pending_msgs_limit=-1, pending_bytes_limit=-1)
+                await client.hear(f"{bus._inbox}.*", bus._on_reply)
                 await bus.flush()
         except BaseException as error:
             why = type(last or error).__name__
@@ -114,10 +113,13 @@ class Bus:
         doubtful, self._doubtful = self._doubtful, set()
         asyncio.get_running_loop().call_later(LATE_REPLY_S, _give_up, doubtful)
 
-    async def _on_reply(self, msg: Msg) -> None:
+    def _on_reply(self, msg: Msg) -> None:
         sink = self._sinks.get(msg.subject.rpartition(".")[2])
         if sink is not None:
-            sink(msg)
+            try:
+                sink(msg)
+            except Exception as error:
+                log.error("a reply could not be taken: %s", where(error))
 
     def _open(self, sink: Sink) -> tuple[str, Callable[[], None]]:
         """A reply subject of its own for this sink, and what forgets it."""

@@ -29,6 +29,8 @@ class Stream:
         self._deadline_ms, self._idle_s, self._forget, self._abandon = deadline_ms, idle_s, forget, abandon
         self._events: deque[Any] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._since = 0.0
         self._next_seq = 0
         self._closed = self._sender_ended = False
 
@@ -48,6 +50,9 @@ class Stream:
 
     def _take(self, event: Any) -> None:
         self._events.append(event)
+        self._wake()
+
+    def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -63,22 +68,29 @@ class Stream:
         return event
 
     async def _event(self) -> Any:
-        if not self._events:
-            left = (self._deadline_ms - now_ms()) / 1000
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                async with asyncio.timeout(max(0.0, min(left, self._idle_s))):
-                    await self._waiter
-            except TimeoutError:
-                if self._events:
-                    return self._events.popleft()
-                if left <= self._idle_s:
-                    return Failure(code="deadline", detail="the deadline passed", tokens_sent=self._next_seq)
+        loop = asyncio.get_running_loop()
+        self._since = loop.time()
+        while not self._events:
+            left_s = (self._deadline_ms - now_ms()) / 1000
+            silent_s = loop.time() - self._since
+            if left_s <= 0:
+                return Failure(code="deadline", detail="the deadline passed", tokens_sent=self._next_seq)
+            if silent_s >= self._idle_s:
                 silence = f"no sign of life for {self._idle_s:g} s"
                 return Failure(code="incomplete", detail=silence, retry_after_ms=1000, tokens_sent=self._next_seq)
+            if self._timer is None:
+                self._timer = loop.call_later(min(left_s, self._idle_s - silent_s), self._on_timer)
+            self._waiter = loop.create_future()
+            try:
+                await self._waiter
             finally:
                 self._waiter = None
         return self._events.popleft()
+
+    def _on_timer(self) -> None:
+        """One timer serves all events, which are many: when it was too early, whoever waits sets it anew."""
+        self._timer = None
+        self._wake()
 
     def _checked(self, event: Any) -> Any:
         if isinstance(event, Chunk):
@@ -101,6 +113,8 @@ class Stream:
         if self._closed:
             return
         self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         self._forget()
         if not self._sender_ended:
             await self._abandon()
