@@ -11,10 +11,17 @@ from hasten.topics import checked
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a worker runs a model. `kind` is llama, openai or sim (or a third party's).
+    """How a worker runs a model. `kind` is llama, vllm, openai or sim (or a third party's).
 
     llama: `path` is a GGUF file in the data folder's models/. openai: `url`, `upstream_model`, `api_key_env` (the
-    variable that holds the key). sim: the `sim_*` fields (times in ms, rates in tokens per second).
+    variable that holds the key), `ca_file` (PEM: who vouches for a server with a certificate of the house). sim: the
+    `sim_*` fields (times in ms, rates in tokens per second).
+
+    vllm: `path` is a folder with a checkpoint (or its name on a hub), `slots` the sequences in a batch. `vllm_dtype` is
+    what it computes in, `vllm_eager` does without compiled graphs, `vllm_kv_gib` is the memory for keys and values (0
+    leaves it to vLLM), `vllm_ngram_tokens` how many tokens to guess from the prompt at each step (0 for none),
+    `vllm_tool_parser` the name of vLLM's parser for this model's tool calls, `vllm_options` any other argument of its
+    AsyncEngineArgs.
     """
 
     kind: str = "llama"
@@ -25,6 +32,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     url: str = ""
     upstream_model: str = ""
     api_key_env: str = ""
+    ca_file: str = ""
     continues: bool = False
     connect_timeout_s: float = 5.0
     first_token_timeout_s: float = 60.0
@@ -34,6 +42,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sim_decode_per_s: float = 100.0
     sim_prefix_cache: bool = True
     sim_answer: str = ""
+    vllm_dtype: str = "auto"
+    vllm_eager: bool = False
+    vllm_kv_gib: float = 0.0
+    vllm_prefix_cache: bool = True
+    vllm_ngram_tokens: int = 0
+    vllm_tool_parser: str = ""
+    vllm_options: dict[str, Any] = {}
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

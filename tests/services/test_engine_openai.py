@@ -48,12 +48,18 @@ def _response(status: str, plain: dict[str, Any], headers: str = "") -> bytes:
 
 
 class Upstream:
-    """An HTTP/1.1 server that answers each request with the next of `scripts`: bytes, or a function that writes."""
+    """An HTTP/1.1 server that answers each request with the next of `scripts`: bytes, or a function that writes.
+
+    A question for its models is answered with `models`.
+    """
 
     def __init__(self) -> None:
         self.scripts: list[bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]] = []
         self.bodies: list[dict[str, Any]] = []
         self.heads: list[str] = []
+        self.models = _response("200 OK", {"object": "list", "data": []})
+        self.asked: list[str] = []
+        """The paths of what was asked without a body."""
         self.open = self.connections = 0
         self._server: asyncio.Server | None = None
 
@@ -67,6 +73,11 @@ class Upstream:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                if head.startswith("GET "):
+                    self.asked.append(head.split()[1])
+                    writer.write(self.models)
+                    await writer.drain()
+                    continue
                 length = next(line for line in head.lower().split("\r\n") if line.startswith("content-length"))
                 self.bodies.append(json.loads(await reader.readexactly(int(length.split(":")[1]))))
                 self.heads.append(head)
@@ -273,13 +284,13 @@ async def test_waiting_has_an_end_at_every_stage(upstream: Upstream, make: MakeE
         await engine.drain()
 
 
-async def test_nobody_listening_is_upstream(tmp_path: Path) -> None:
+async def test_nobody_listening_is_a_start_to_try_again(tmp_path: Path) -> None:
     config = EngineConfig(kind="openai", url="http://127.0.0.1:9/v1?key=sk-test-9f3a")
     engine = OpenAIEngine.from_config(Model(name="up", slug="up", engine=config), tmp_path)
-    await engine.start()
-    error, _ = await _error(engine)
-    assert error.code == "upstream"
-    assert "sk-test" not in str(error)
+    with pytest.raises(EngineError) as caught:
+        await engine.start()
+    assert caught.value.code == "unavailable"
+    assert "sk-test" not in str(caught.value)
     await engine.close()
 
 
