@@ -101,9 +101,7 @@ def _held() -> dict[str, set[object]]:
     listening = {each.laddr for each in own.net_connections(kind="tcp") if each.status == psutil.CONN_LISTEN}
     connected = {each.laddr for each in own.net_connections(kind="tcp") if each.status == psutil.CONN_ESTABLISHED}
     threads = {one.name for one in threading.enumerate() if not one.name.startswith("asyncio_")}
-    children = {
-        child.pid for child in own.children(recursive=True) if "resource_tracker" not in " ".join(child.cmdline())
-    }
+    children = {child.pid for child in own.children(recursive=True) if not _is_passing(child)}
     return {
         "ports": set(listening),
         "connections": set(connected),
@@ -111,6 +109,14 @@ def _held() -> dict[str, set[object]]:
         "processes": set(children),
         "tasks": set(asyncio.all_tasks()),
     }
+
+
+def _is_passing(child: psutil.Process) -> bool:
+    """Whether it is Python's own watcher, or has just ended."""
+    try:
+        return child.status() == psutil.STATUS_ZOMBIE or "resource_tracker" in " ".join(child.cmdline())
+    except psutil.NoSuchProcess:
+        return True
 
 
 async def _left(before: dict[str, set[object]]) -> dict[str, set[object]]:

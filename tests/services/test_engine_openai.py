@@ -294,6 +294,55 @@ async def test_nobody_listening_is_a_start_to_try_again(tmp_path: Path) -> None:
     await engine.close()
 
 
+async def test_the_first_caller_finds_an_open_connection(upstream: Upstream, make: MakeEngine) -> None:
+    upstream.scripts = [WELL]
+    engine = await make("?key=k")
+    assert (upstream.asked, upstream.connections) == (["/v1/models?key=k"], 1)
+    assert await _text(engine) == "Hello"
+    assert upstream.connections == 1
+
+
+@pytest.mark.parametrize("status", ["401 Unauthorized", "404 Not Found", "500 Oops"])
+async def test_a_server_that_does_not_tell_its_models_is_there_all_the_same(
+    upstream: Upstream, make: MakeEngine, status: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    upstream.models, upstream.scripts = _response(status, {"error": {"message": "no sk-9"}}), [WELL]
+    assert await _text(await make()) == "Hello"
+    assert ("refuses its key (status 401)" in caplog.text) == status.startswith("401")
+    assert "sk-9" not in caplog.text
+
+
+async def test_a_server_that_is_loading_is_a_start_to_try_again(upstream: Upstream, make: MakeEngine) -> None:
+    upstream.models = _response("503 Busy", {"error": {"message": "Loading model"}})
+    with pytest.raises(EngineError) as caught:
+        await make()
+    assert (caught.value.code, caught.value.detail) == ("unavailable", "the model server is not ready")
+
+
+async def _outcome(engine: OpenAIEngine) -> str | EngineError:
+    try:
+        return await _text(engine)
+    except EngineError as error:
+        return error
+
+
+@pytest.mark.parametrize("header", [True, False])
+async def test_a_server_that_wants_a_pause_gets_it(upstream: Upstream, make: MakeEngine, header: bool) -> None:
+    error = {} if header else {"message": "Rate limit reached. Please try again in 500ms."}
+    upstream.scripts = [_response("429 Too Many", {"error": error}, "retry-after: 0.5\r\n" if header else ""), WELL]
+    engine = await make()
+    assert (await _error(engine))[0].retry_after_ms == 500
+    while len(upstream.bodies) == 1:
+        said = await _outcome(engine)
+        if isinstance(said, EngineError):
+            assert said.code == "overloaded"
+            assert said.retry_after_ms is not None
+            assert 0 < said.retry_after_ms <= 500
+            await asyncio.sleep(said.retry_after_ms / 1000)
+    assert said == "Hello"
+    assert len(upstream.bodies) == 2
+
+
 async def test_a_server_that_wants_the_other_name_of_the_limit_gets_it(upstream: Upstream, make: MakeEngine) -> None:
     message = "Unsupported parameter: use 'max_completion_tokens' instead."
     refused = _response("400 Bad", {"error": {"param": "max_tokens", "message": message}})

@@ -21,6 +21,7 @@ from hasten.worker.engines.answer import Answer
 from hasten.worker.engines.body import chat_body
 from hasten.worker.engines.engine import Delta, End, EngineError
 from hasten.worker.engines.flow import Flow, relay
+from hasten.worker.engines.lane import FRESH, LaneTransport
 from hasten.worker.engines.refusal import refusal, retry_after_ms, trouble
 from hasten.worker.engines.secret import SecretTransport, split_url
 from hasten.worker.engines.sse import BadStream, EventParser, objects
@@ -36,11 +37,11 @@ LEFT_S = 1.0
 
 
 class OpenAIEngine:
-    """One model of a server, over a pool of kept connections (HTTP/2 where the server has it).
+    """One model of a server, over kept connections (HTTP/2 where the server has it), each for one exchange at a time.
 
     Each exchange is a task of its own that is cancelled at most once and cleans up after itself, however often and
-    whenever its reader is cancelled, so no connection is left behind. The pool has no limit: the worker asks for no
-    more than `slots` at once, and waiting for a connection is where pools lose them.
+    whenever its reader is cancelled, so no connection is left behind. There is no limit: the worker asks for no more
+    than `slots` at once, and waiting for a connection is where pools lose them.
     """
 
     def __init__(self, model: Model) -> None:
@@ -71,11 +72,12 @@ class OpenAIEngine:
             url, query, auth = split_url(self._config.url)
         except ValueError:
             raise SettingsError(f"the url of the model {self._model.name} is not an address") from None
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=self.slots, keepalive_expiry=KEPT_S)
-        inner = httpx.AsyncHTTPTransport(http2=True, limits=limits, verify=self._trusted(), trust_env=False)
+        limits = httpx.Limits(max_connections=None, keepalive_expiry=KEPT_S)
+        trusted = self._trusted()
+        lanes = LaneTransport(lambda: httpx.AsyncHTTPTransport(verify=trusted, http2=True, limits=limits), KEPT_S)
         self._client = httpx.AsyncClient(
             base_url=url,
-            transport=SecretTransport(inner, query),
+            transport=SecretTransport(lanes, query),
             auth=auth,
             headers=self._headers(),
             timeout=httpx.Timeout(None, connect=self._config.connect_timeout_s),
@@ -83,10 +85,10 @@ class OpenAIEngine:
         )
         await self._warm_up(self._client)
 
-    def _trusted(self) -> ssl.SSLContext | bool:
-        if not self._config.ca_file:
-            return True
+    def _trusted(self) -> ssl.SSLContext:
         try:
+            if not self._config.ca_file:
+                return httpx.create_ssl_context(trust_env=False)
             return ssl.create_default_context(cafile=self._config.ca_file)
         except (OSError, ssl.SSLError):
             where = f"the ca_file of the model {self._model.name}"
@@ -161,12 +163,17 @@ class OpenAIEngine:
     async def _post(
         self, client: httpx.AsyncClient, request: Generate, limit_name: str, stack: AsyncExitStack
     ) -> httpx.Response:
-        """Sends the request, twice when a kept connection turns out to be dead: no byte has come back then."""
+        """Sends the request, once more and on a new connection when the kept one turns out to be dead: no byte has come
+        back then."""
         raw = msgspec.json.encode(self._body(request, limit_name))
+
+        def post(*, fresh: bool) -> contextlib.AbstractAsyncContextManager[httpx.Response]:
+            return client.stream("POST", "chat/completions", content=raw, extensions={FRESH: fresh})
+
         try:
-            return await stack.enter_async_context(client.stream("POST", "chat/completions", content=raw))
+            return await stack.enter_async_context(post(fresh=False))
         except DROPPED:
-            return await stack.enter_async_context(client.stream("POST", "chat/completions", content=raw))
+            return await stack.enter_async_context(post(fresh=True))
 
     def _body(self, request: Generate, limit_name: str) -> dict[str, Any]:
         """A limit that the window does not allow anyway is none, and servers refuse some of that size."""
@@ -180,7 +187,7 @@ class OpenAIEngine:
         return body
 
     async def abort(self, request_id: str) -> None:
-        """Closes the connection (or HTTP/2 stream) of a generation, which tells the server to stop."""
+        """Closes the connection of a generation, which tells the server to stop."""
         if flow := self._flows.get(request_id):
             flow.stop()
 
