@@ -45,7 +45,6 @@ class Stream:
         self._events: deque[Any] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._since = 0.0
         self._next_seq = next_seq
         self._closed = self._sender_ended = False
 

@@ -76,10 +76,17 @@ class Worker:
         return self._model.name
 
     async def start(self) -> None:
-        """Starts the engine, then hears requests; raises what the engine raises, with the state `down` announced."""
+        """Starts the engine, then hears requests; raises what the engine raises, with the state `down` announced.
+
+        An EngineError means that it can only run later: the worker hears, is `down`, and tries again.
+        """
         self._begin(self._announce_for_ever())
         try:
             await self._engine.start()
+        except EngineError as error:
+            log.warning("%s cannot run yet: %s", self._model.name, error.detail)
+            self._well = False
+            self._reviving = self._begin(self._revive(self._engine))
         except BaseException:
             self._well = False
             await self._announce()
