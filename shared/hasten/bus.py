@@ -61,8 +61,8 @@ class Bus:
     def __init__(self, client: Connection, inbox: str) -> None:
         self._client = client
         self._inbox = f"{inbox}.{secrets.token_hex(11)}"
-        self._corrects = inbox == INBOX
-        """Whether whoever goes on sending to a stream that was left is told so: a tenant may publish to no inbox."""
+        self.serves = inbox == INBOX
+        """Whether this is a service's connection; a tenant's may publish to no inbox and look for no process."""
         self._sinks: dict[str, Sink] = {}
         self._asked: set[asyncio.Future[Msg]] = set()
         self._doubtful: set[asyncio.Future[Msg]] = set()
@@ -120,7 +120,7 @@ class Bus:
         sink = self._sinks.get(msg.subject.rpartition(".")[2])
         if sink is not None:
             sink(msg)
-        elif self._corrects and is_inbox(msg.reply):
+        elif self.serves and is_inbox(msg.reply):
             await self._client.publish(msg.reply, b"", headers={"Status": "503"})
 
     def _open(self, sink: Sink) -> tuple[str, Callable[[], None]]:
@@ -146,6 +146,11 @@ class Bus:
     def outstanding(self) -> int:
         """How many requests and streams wait for replies."""
         return len(self._sinks)
+
+    @property
+    def subscriptions(self) -> int:
+        """How many subscriptions the connection has."""
+        return len(self._client._subs)
 
     def _headers(self, deadline_ms: float, request_id: str | None, headers: dict[str, str] | None) -> dict[str, str]:
         made = dict(headers or {})
@@ -239,6 +244,7 @@ class Bus:
         request_id: str | None = None,
         headers: dict[str, str] | None = None,
         idle_s: float = IDLE_S,
+        first_s: float | None = None,
         next_seq: int = 0,
         resumable: bool = False,
         probe: str = "",
@@ -263,8 +269,7 @@ class Bus:
                 forget()
 
         def gone() -> None:
-            detail = f"the process of the {probe} has ended"
-            stream.push(Failure(code="unavailable", detail=detail, retry_after_ms=1000))
+            stream.lose(f"the process of the {probe} has ended")
 
         async def look_for(replica: str) -> None:
             if not watched:
@@ -284,7 +289,8 @@ class Bus:
 
         reply, forget_replies = self._open(receive)
         look = look_for if probe else None
-        stream = Stream(deadline_ms, idle_s, ended, abandon, next_seq=next_seq, resumable=resumable, probe=look)
+        more: dict[str, Any] = {"next_seq": next_seq, "first_s": first_s, "resumable": resumable, "probe": look}
+        stream = Stream(deadline_ms, idle_s, ended, abandon, **more)
         try:
             await self.send(subject, body, reply=reply, headers=sent_headers)
         except nats.errors.Error as error:

@@ -22,9 +22,9 @@ class Stream:
 
     Yields the topic's reply Structs and ends after Done or Failure. A gap in the sequence, silence for `idle_s` and a
     passed deadline end it with a Failure of their own: silence is never taken for an answer. When the reader leaves
-    before the sender has ended, `abandon` tells the sender; not so at the end of a `resumable` one that was only lost.
-    Chunks are numbered from `next_seq`. `probe` is called after `PROBE_S` of silence with the replica that sends, if
-    that has said who it is.
+    before the sender has ended, `abandon` tells the sender; not so at the end of a `resumable` one that was only
+    lost. Chunks are numbered from `next_seq`. The first event has to come within `first_s`, if that is given. `probe`
+    is called after `PROBE_S` of silence with the replica that sends, if that has said who it is.
     """
 
     def __init__(
@@ -35,10 +35,12 @@ class Stream:
         abandon: Callable[[], Awaitable[None]],
         *,
         next_seq: int = 0,
+        first_s: float | None = None,
         resumable: bool = False,
         probe: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._deadline_ms, self._idle_s, self._forget, self._abandon = deadline_ms, idle_s, forget, abandon
+        self._patience_s = first_s or idle_s
         self._resumable, self._probe = resumable, probe
         self._sender = ""
         self._lost = False
@@ -61,7 +63,13 @@ class Stream:
         """Ends the stream with a failure that its sender does not know of, and will be told to stop for."""
         self._take(failure)
 
+    def lose(self, detail: str) -> None:
+        """Ends the stream because its sender is known to be lost."""
+        self._lost = True
+        self._take(Failure(code="incomplete", detail=detail, retry_after_ms=1000))
+
     def _take(self, event: Any) -> None:
+        self._patience_s = self._idle_s
         self._events.append(event)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -81,17 +89,18 @@ class Stream:
         if self._events:
             return self._events.popleft()
         left = (self._deadline_ms - now_ms()) / 1000
-        patience_s = max(0.0, min(left, self._idle_s))
+        allowed_s = self._patience_s
+        patience_s = max(0.0, min(left, allowed_s))
         if self._probe is not None and self._sender and patience_s > PROBE_S:
             if not await self._comes(PROBE_S):
                 await self._probe(self._sender)
             patience_s -= PROBE_S
         if await self._comes(patience_s):
             return self._events.popleft()
-        if left <= self._idle_s:
+        if left <= allowed_s:
             return Failure(code="deadline", detail="the deadline passed", tokens_sent=self._next_seq)
         self._lost = True
-        silence = f"no sign of life for {self._idle_s:g} s"
+        silence = f"no sign of life for {allowed_s:g} s"
         return Failure(code="incomplete", detail=silence, retry_after_ms=1000, tokens_sent=self._next_seq)
 
     async def _comes(self, timeout_s: float) -> bool:
