@@ -154,7 +154,7 @@ async def test_who_leaves_at_a_random_moment_leaves_nothing_behind(house: House,
 
 async def test_a_follower_reads_on_whoever_leaves(house: House) -> None:
     async def stays() -> str:
-        return str((await Hasten(house.replicas.client, "acme").ask(body(0))).text)
+        return (await Hasten(house.replicas.client, "acme").ask(body(0))).text
 
     async def goes(number: int) -> None:
         events = Hasten(house.replicas.client, "acme").chat(body(0))
@@ -165,5 +165,6 @@ async def test_a_follower_reads_on_whoever_leaves(house: House) -> None:
 
     *_, first, second = await asyncio.gather(*(goes(number) for number in range(10)), stays(), stays())
     assert first == second
+    assert first is not None
     assert first.endswith(".")
     assert len(first.split()) >= 24, "the whole of what the simulator says"
