@@ -207,9 +207,10 @@ class Bus:
 
         Raises BadName for a token or request id that may not be in a subject, and nothing else. `deadline_ms` is
         absolute (unix ms); without it the request may take `DEFAULT_TIMEOUT_S`. A request that was sent before the
-        connection was lost and has no reply `LATE_REPLY_S` after it is back fails as disconnected.
+        connection was lost and has no reply `LATE_REPLY_S` after it is back fails as disconnected. When the caller is
+        cancelled, whoever works on the request is told to stop.
         """
-        deadline_ms = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000
+        deadline_ms, request_id = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000, request_id or random_id()
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         subject = topic.subject(**tokens)
 
@@ -229,6 +230,9 @@ class Bus:
             return failed.failure
         except nats.errors.Error as error:
             return Failure(code="disconnected", detail=f"NATS: {type(error).__name__}", retry_after_ms=1000)
+        except asyncio.CancelledError:
+            await self._cancel(tokens.get("tenant") or (headers or {}).get(TENANT), request_id)
+            raise
         finally:
             forget()
             answer.cancel()
@@ -278,8 +282,7 @@ class Bus:
                 await self._client.publish(f"$SRV.PING.{probe}.{replica}", b"", watched[0][0])
 
         async def abandon() -> None:
-            with contextlib.suppress(nats.errors.Error):
-                await self.publish(CANCEL, Nothing(), tenant=tenant, request_id=request_id)
+            await self._cancel(tenant, request_id)
 
         def receive(msg: Msg) -> None:
             try:
@@ -300,6 +303,11 @@ class Bus:
             ended()
             raise
         return stream
+
+    async def _cancel(self, tenant: str | None, request_id: str) -> None:
+        if tenant is not None:
+            with contextlib.suppress(nats.errors.Error):
+                await self.publish(CANCEL, Nothing(), tenant=tenant, request_id=request_id)
 
     def watch_reader(self, gone: Callable[[], None]) -> tuple[str, Callable[[], None]]:
         """A reply subject to publish chunks with: `gone` is called when the server says that nobody reads them.
