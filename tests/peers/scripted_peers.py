@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import msgspec
+
 from hasten.bus import Bus
 from hasten.chunks import split_text
 from hasten.messages.cache import (
@@ -18,6 +20,7 @@ from hasten.messages.cache import (
 from hasten.messages.chat import Chunk, Done, Turn, Usage
 from hasten.messages.compress import COMPRESS, Compress, Compressed
 from hasten.messages.embed import EMBED, Embed, Embedded
+from hasten.messages.failure import Failure
 from hasten.messages.generate import GENERATE, Generate
 from hasten.messages.retrieve import RETRIEVE, Passage, Retrieve, Retrieved
 from hasten.messages.route import ROUTE, Route, Routed
@@ -32,9 +35,9 @@ class Scripted:
     """All stages but the orchestrator, as services on a bus; `log` holds (stage, "began" | "ended") in order.
 
     `delays` maps a stage to seconds. The cache refuses answers that ended for a reason in `refused`. `workers` names
-    the generators; `broken[worker]` is called with the call before the worker's n-th chunk and may raise or wait.
-    `added` turns go to every prompt. With `thinks` the first three chunks are reasoning. `real` topics are left to
-    services of the test's own.
+    the generators and `routed` holds fields of every route; `broken[worker]` is called with the call before the
+    worker's n-th chunk and may raise or wait. `added` turns go to every prompt. With `thinks` the first three chunks
+    are reasoning. `real` topics are left to services of the test's own.
     """
 
     def __init__(self, bus: Bus, *, workers: tuple[str, ...] = ("w1", "w2"), real: tuple[Topic, ...] = ()) -> None:
@@ -48,6 +51,7 @@ class Scripted:
         self.refused: set[str] = {"length", "content_filter", "error"}
         self.routes: list[Route] = []
         self.windows: dict[str, int] = {}
+        self.routed: dict[str, Any] = {}
         self.compressed: list[Compress] = []
         self.generated: list[tuple[str, Generate]] = []
         self.cancelled: list[str] = []
@@ -125,14 +129,17 @@ class Scripted:
         await self._stage("retrieve")
         return Retrieved(passages=self.passages, read_seq=read_seq)
 
-    async def _route(self, request: Route, _: Call) -> Routed:
+    async def _route(self, request: Route, _: Call) -> Routed | Failure:
         await self._stage("route")
         self.routes.append(request)
-        worker = next(name for name in self.workers if name not in request.exclude)
+        worker = next((name for name in self.workers if name not in request.exclude), None)
+        if worker is None:
+            return Failure(code="unavailable", detail="no worker is left")
         window = self.windows.get(worker, 4096)
-        return Routed(
+        made = Routed(
             model="m", slug="m", worker=worker, reason="scripted", continues=self.continues, context_window=window
         )
+        return msgspec.structs.replace(made, **self.routed)
 
     async def _compress(self, request: Compress, _: Call) -> Compressed:
         await self._stage("compress")

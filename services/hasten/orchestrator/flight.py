@@ -11,6 +11,7 @@ from hasten.messages.cache import CacheMiss
 from hasten.messages.chat import Chunk, Done, Note, Turn
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.follow import Basis
+from hasten.orchestrator.results import Results
 from hasten.telemetry import Stopwatch, logger, where
 from hasten.topics import random_id
 
@@ -28,7 +29,8 @@ class Flight:
     generates it.
     """
 
-    def __init__(self, tenant: str, deadline_ms: float, *, tags: list[str], read_seq: int) -> None:
+    def __init__(self, tenant: str, deadline_ms: float, *, tags: list[str], read_seq: int, results: Results) -> None:
+        self.results = results
         self.tenant, self.deadline_ms, self.tags, self.read_seq = tenant, deadline_ms, tags, read_seq
         self.id = random_id()
         self.watch = Stopwatch()

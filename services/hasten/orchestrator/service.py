@@ -23,12 +23,14 @@ from hasten.orchestrator import resume
 from hasten.orchestrator.domain import Plan, lease_key, plan_of
 from hasten.orchestrator.explain import Explainer
 from hasten.orchestrator.flight import Flight, Flights
+from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.lease import Lease, Leases
 from hasten.orchestrator.path import Path
 from hasten.orchestrator.permission import outcome_of
 from hasten.orchestrator.reader import Differs, Reader
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.refresh import Refresher
+from hasten.orchestrator.results import Results
 from hasten.orchestrator.seat import Seats
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.share import Share
@@ -56,11 +58,13 @@ class Orchestrator:
         self._flights = Flights()
         self._seats = Seats(settings.grace_s)
         self._recent = Recent(settings.recent_entries, settings.recent_s)
+        self._hedges = Hedges(settings.hedge_share, settings.hedge_burst)
         self._source = random_id()
         self._finished = 0
         self._counts: dict[str, int] = {}
         self.service = Service(bus, "orchestrator", "Answers chat requests", report=self.report)
         self._explainer = Explainer(bus)
+        self._results = Results(bus)
         self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting, share=SHARE)
         self.service.answer(EXPLAIN, self._explainer.explain, limit=EXPLAINED)
         replica = self.service.id
@@ -84,6 +88,7 @@ class Orchestrator:
             "seats": len(self._seats),
             "answers": dict(self._counts),
             "leases": dict(self._leases.counts),
+            "hedges": dict(self._hedges.counts),
             "applied": self._freshness.applied,
         }
 
@@ -237,7 +242,8 @@ class Orchestrator:
         return flight
 
     def _new_flight(self, plan: Plan, tenant: str, deadline_ms: float) -> Flight:
-        return Flight(tenant, deadline_ms, tags=list(plan.tags), read_seq=self._freshness.applied)
+        read_seq = self._freshness.applied
+        return Flight(tenant, deadline_ms, tags=list(plan.tags), read_seq=read_seq, results=self._results)
 
     def _path(
         self, request: ChatRequest, plan: Plan, flight: Flight, share: Share, begun: Resume | None = None
@@ -245,8 +251,8 @@ class Orchestrator:
         def on_hit(hit: CacheHit) -> None:
             self._refresher.consider(request, plan, flight.tenant, self._freshness.epoch, hit)
 
-        settings, freshness, recent = self._settings, self._freshness, self._recent
-        return Path(self._bus, settings, freshness, recent, request, plan, flight, share, on_hit, begun)
+        settings, freshness, recent, hedges = self._settings, self._freshness, self._recent, self._hedges
+        return Path(self._bus, settings, freshness, recent, request, plan, flight, share, on_hit, hedges, begun)
 
     async def _lead(self, body: Follow, call: Call) -> None:
         """Lets another replica read along with a flight that this one leads."""
