@@ -296,6 +296,7 @@ class Worker:
             "engine": self._model.engine.kind,
             "state": self._state,
             "queued": self._line.queued,
+            "generating": self._line.active,
         }
 
     async def drain(self) -> None:
