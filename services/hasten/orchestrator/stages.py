@@ -25,11 +25,14 @@ class Stages:
     def __init__(self, bus: Bus, settings: Settings, request: ChatRequest, plan: Plan, flight: Flight) -> None:
         self._bus, self._settings = bus, settings
         self._request, self._plan, self._flight = request, plan, flight
+        self._asked = 0
 
     async def _ask(self, stage: str, topic: Topic, body: Any) -> Any:
-        since = self._flight.watch.elapsed_ms()
+        since, flight = self._flight.watch.elapsed_ms(), self._flight
+        self._asked += 1
+        request_id = f"{flight.id}-{stage}-{self._asked}"
         reply = await self._bus.request(
-            topic, body, tenant=self._flight.tenant, deadline_ms=self._flight.deadline_ms, request_id=self._flight.id
+            topic, body, tenant=flight.tenant, deadline_ms=flight.deadline_ms, request_id=request_id
         )
         self._flight.watch.record(stage, since)
         return reply

@@ -76,10 +76,17 @@ class Worker:
         return self._model.name
 
     async def start(self) -> None:
-        """Starts the engine, then hears requests; raises what the engine raises, with the state `down` announced."""
+        """Starts the engine, then hears requests; raises what the engine raises, with the state `down` announced.
+
+        An EngineError means that it can only run later: the worker hears, is `down`, and tries again.
+        """
         self._begin(self._announce_for_ever())
         try:
             await self._engine.start()
+        except EngineError as error:
+            log.warning("%s cannot run yet: %s", self._model.name, error.detail)
+            self._well = False
+            self._reviving = self._begin(self._revive(self._engine))
         except BaseException:
             self._well = False
             await self._announce()
@@ -104,8 +111,9 @@ class Worker:
             raise Failed("overloaded", detail, retry_after_ms=max(1, round(line.share_ms(call.tenant))))
         if pace.claims(_now_ms()):
             tokens = estimate_tokens(request.messages, request.continues)
-            wait, slot = line.wait_ms(call.tenant, request.priority), pace.slot_ms(tokens, request.max_tokens)
-            check_in_time(wait, pace.first_ms(tokens), slot, call.remaining_s() * 1000)
+            wait = line.wait_ms(call.tenant, request.priority)
+            needed = pace.slot_ms(tokens, request.max_tokens) if wait else pace.first_ms(tokens)
+            check_in_time(wait, needed, call.remaining_s() * 1000)
 
     def _check_well(self) -> None:
         if self._well is False:
@@ -120,6 +128,8 @@ class Worker:
             _waited.labels(self._model.name).observe(clock.elapsed_ms() / 1000)
             if call.remaining_s() <= 0:
                 raise Failed("deadline", "the deadline passed in the line")
+            if place.waited and pace.claims(_now_ms()):
+                check_in_time(0.0, pace.slot_ms(tokens, request.max_tokens), call.remaining_s() * 1000)
             self._check_well()
             began = clock.elapsed_ms()
             done = await self._answer(with_defaults(request, self._defaults()), call, clock, place)
@@ -286,6 +296,7 @@ class Worker:
             "engine": self._model.engine.kind,
             "state": self._state,
             "queued": self._line.queued,
+            "generating": self._line.active,
         }
 
     async def drain(self) -> None:

@@ -70,7 +70,8 @@ class Engine(Protocol):
         """An engine for this row of the model table that has not started; raises SettingsError for a bad row."""
 
     async def start(self) -> None:
-        """Loads the model; returns when it can generate. Raises one sentence when it cannot."""
+        """Loads the model; returns when it can generate. Raises one sentence when it cannot, EngineError when it is
+        worth trying again."""
 
     def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
         """Yields deltas and one End, or raises EngineError; closing the iterator early is an abort.
