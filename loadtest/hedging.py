@@ -4,9 +4,9 @@
 router, an orchestrator, a compressor and simulated workers, which draw alike in both, each as a process. Both are asked
 at the same moments, which do not depend on the answers. `--json` prints the figures for programs.
 
-Tails: `stalls` (the default) has first tokens of about 60 ms, of which 2% come one second late or more, by a Pareto
-law; `pareto` has as many that are late by a tenth of that, as are all others by a spread of their own; `lognormal` has
-no stalls, but times that vary by a factor of e.
+Tails: with `stalls` (the default) first tokens take about 150 ms, and 2% of them come 2.5 s late or more, by a Pareto
+law of shape 1.5; with `pareto` 10% come 150 ms late or more, of shape 1; with `lognormal` none stalls, but all vary by
+a factor of e. `--share 0.05` and more hedge at the P95.
 """
 
 import argparse
@@ -32,15 +32,15 @@ from loadtest.staleness.fleet import Member
 
 TENANT = "loadtest"
 TAILS = {
-    "stalls": "sim_spread = 0.2, sim_slow_share = 0.02, sim_slow_ms = 1000.0, sim_slow_shape = 1.5",
-    "pareto": "sim_spread = 0.2, sim_slow_share = 0.10, sim_slow_ms = 60.0, sim_slow_shape = 1.0",
+    "stalls": "sim_spread = 0.2, sim_slow_share = 0.02, sim_slow_ms = 2500.0, sim_slow_shape = 1.5",
+    "pareto": "sim_spread = 0.2, sim_slow_share = 0.10, sim_slow_ms = 150.0, sim_slow_shape = 1.0",
     "lognormal": "sim_spread = 1.0",
 }
 CONFIG = """
 [[models]]
 name = "sim"
 slug = "sim"
-engine = {{ kind = "sim", slots = 16, sim_network_ms = 60.0, sim_decode_per_s = 500.0, sim_answer = "{answer}", \
+engine = {{ kind = "sim", slots = 16, sim_network_ms = 150.0, sim_decode_per_s = 500.0, sim_answer = "{answer}", \
 sim_seed = {seed}, {tail} }}
 """
 ANSWER = "The tide rises twice a day."
@@ -160,8 +160,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m loadtest.hedging", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--requests", type=int, default=2000, help="measured requests of each arm")
-    parser.add_argument("--rate", type=float, default=20.0, help="requests per second, of each arm")
+    parser.add_argument("--requests", type=int, default=1000, help="measured requests of each arm")
+    parser.add_argument("--rate", type=float, default=10.0, help="requests per second, of each arm")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--share", type=float, default=0.03, help="the budget: hedges per call")
     parser.add_argument("--tail", choices=sorted(TAILS), default="stalls")

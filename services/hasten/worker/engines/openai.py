@@ -137,6 +137,8 @@ class OpenAIEngine:
         body = chat_body(request)
         body["model"] = self._config.upstream_model or self._model.name
         body[limit_name] = body.pop("max_tokens")
+        if "logprobs" not in self._model.capabilities:
+            body = {name: value for name, value in body.items() if name not in ("logprobs", "top_logprobs")}
         if request.continues:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         return body
