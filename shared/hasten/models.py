@@ -19,6 +19,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Its first tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
     `sim_slow_ms` times a Pareto draw of shape `sim_slow_shape`. `sim_seed` makes the draws the same each time (0: not).
     `sim_logprob` is how probable each of its tokens is to it.
+    `cache_tokens` is how many tokens of earlier prompts an engine keeps computed: the simulator keeps so many, and the
+    router expects it of the others.
     """
 
     kind: str = "llama"
@@ -30,6 +32,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     upstream_model: str = ""
     api_key_env: str = ""
     continues: bool = False
+    cache_tokens: int = 131_072
     connect_timeout_s: float = 5.0
     first_token_timeout_s: float = 60.0
     between_tokens_timeout_s: float = 30.0

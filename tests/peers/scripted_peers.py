@@ -17,7 +17,7 @@ from hasten.messages.cache import (
     NotStored,
     Stored,
 )
-from hasten.messages.chat import Chunk, Done, Usage
+from hasten.messages.chat import Chunk, Done, Turn, Usage
 from hasten.messages.compress import COMPRESS, Compress, Compressed
 from hasten.messages.embed import EMBED, Embed, Embedded
 from hasten.messages.failure import Failure
@@ -38,8 +38,8 @@ class Scripted:
     `delays` maps a stage to seconds. The cache refuses answers that ended for a reason in `refused`. `workers` names
     the generators and `routed` holds fields of every route; `broken[worker]` is called with the call before the
     worker's n-th chunk and may raise or wait. `better` is the worker of a better model; `answers` and `reasons` are
-    those of single workers, and `logprobs` how probable their words are to them. With `thinks` the first three chunks
-    are reasoning. `real` topics are left to services of the test's own.
+    those of single workers, and `logprobs` how probable their words are to them. `added` turns go to every prompt. With
+    `thinks` the first three chunks are reasoning. `real` topics are left to services of the test's own.
     """
 
     def __init__(self, bus: Bus, *, workers: tuple[str, ...] = ("w1", "w2"), real: tuple[Topic, ...] = ()) -> None:
@@ -63,6 +63,7 @@ class Scripted:
         self.cancelled: list[str] = []
         self.passages: list[Passage] = []
         self.read_seq = 0
+        self.added: list[Turn] = []
         self.answer = ANSWER
         self.finish_reason = "stop"
         self.continues = True
@@ -151,7 +152,10 @@ class Scripted:
         await self._stage("compress")
         self.compressed.append(request)
         return Compressed(
-            messages=request.messages, tokens_before=10, tokens_after=5, used=[one.id for one in request.passages]
+            messages=[*request.messages, *self.added],
+            tokens_before=10,
+            tokens_after=5,
+            used=[one.id for one in request.passages],
         )
 
     async def _generate(self, name: str, request: Generate, call: Call) -> None:

@@ -83,6 +83,7 @@ class Attempt:
             request_id=self.request_id,
             headers={TENANT: self._flight.tenant},
             idle_s=self._silence_s,
+            probe="worker",
         )
 
     async def first(self) -> Chunk | Done | Failure:

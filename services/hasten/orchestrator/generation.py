@@ -24,7 +24,7 @@ class Reroute:
     """Finds another worker for a flight, and its prompt: a new one where the model counts or fits differently."""
 
     def __init__(
-        self, stages: Stages, passages: list[Passage], vector: bytes | None, tell: Callable[[Routed], None]
+        self, stages: Stages, passages: list[Passage], vector: bytes | None, tell: Callable[[Routed, list[Turn]], None]
     ) -> None:
         self._stages, self._passages, self._vector, self._tell = stages, passages, vector, tell
 
@@ -39,7 +39,7 @@ class Reroute:
                 messages = (await self._stages.compress(routed, self._passages)).messages
         except Failed:
             return None
-        self._tell(routed)
+        self._tell(routed, messages)
         return routed, messages
 
     async def beside(self, last: Routed, exclude: list[str]) -> Routed | None:

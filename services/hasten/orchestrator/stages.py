@@ -13,6 +13,7 @@ from hasten.messages.retrieve import RETRIEVE, Passage, Retrieve, Retrieved
 from hasten.messages.route import ROUTE, Route, Routed
 from hasten.orchestrator.domain import Plan
 from hasten.orchestrator.flight import Flight
+from hasten.orchestrator.prefix import prefix_of
 from hasten.orchestrator.settings import Settings
 from hasten.topics import Topic
 
@@ -102,6 +103,7 @@ class Stages:
             turns=sum(turn.role not in SYSTEM_ROLES for turn in self._request.messages),
             latency_budget_ms=self._settings.latency_budget_ms or None,
             exclude=exclude or [],
+            prefix=prefix_of(self._flight.tenant, self._request),
             spare=spare,
             above=above,
         )

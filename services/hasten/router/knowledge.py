@@ -6,6 +6,8 @@ from hasten.messages.attempt import Attempted, Sent
 from hasten.messages.generate import Status
 from hasten.messages.route import ModelInfo, WorkerInfo
 from hasten.models import Model
+from hasten.router.affinity import NO_PREFIX, Prefix
+from hasten.router.breaker import BreakerPolicy
 from hasten.router.options import Snapshot
 from hasten.router.probes import Probes
 from hasten.router.settings import Settings
@@ -25,7 +27,7 @@ class Knowledge:
 
     def __init__(self, models: Sequence[Model], settings: Settings) -> None:
         self._models, self._settings = models, settings
-        self._workers = Workers(settings.gone_s, settings.arrival_s)
+        self._workers = Workers(settings.gone_s, settings.arrival_s, _breaker(settings))
         self._windows: dict[str, Window] = {}
         self._probes = Probes(settings.probe_s)
         self._sources: dict[str, int] = {}
@@ -44,17 +46,19 @@ class Knowledge:
         """Takes in a worker's status; returns how many before it were missed."""
         return self._workers.hear(slug, worker, status, now_s)
 
-    def attempted(self, slug: str, event: Attempted) -> int | None:
+    def attempted(self, slug: str, event: Attempted, now_s: float, unix_s: float) -> int | None:
         """Takes in how an attempt went, which may have been heard before; returns how many events of the same source
         are missing before it, None when the source is new and has said something before."""
         if self._window(slug).add(event):
             self._workers.finished(slug, event.worker)
+            ago_s = max(0.0, unix_s - event.at_ms / 1000)
+            self._workers.ended(slug, event.worker, event.outcome, now_s - ago_s)
             self._probes.ended(slug, event.flight)
         return self._missing(event.source, event.seq)
 
     def sent(self, slug: str, worker: str, event: Sent, now_s: float) -> int | None:
         """Takes in that this or another replica has sent a request to a worker; returns as `attempted` does."""
-        self._workers.sent(slug, worker, event.tokens, now_s)
+        self._workers.sent(slug, worker, event.tokens, now_s, event.prefix)
         if event.probe:
             self._probes.began(slug, event.flight, now_s)
         return self._missing(event.source, event.seq)
@@ -71,8 +75,8 @@ class Knowledge:
     def _latency(self, model: Model, unix_s: float) -> Latency:
         return self._window(model.slug).latency(model.ttft_prior_ms, unix_s, self._settings.enough_samples)
 
-    def snapshot(self, now_s: float, unix_s: float) -> Snapshot:
-        """The facts at this time."""
+    def snapshot(self, now_s: float, unix_s: float, prefix: Prefix = NO_PREFIX) -> Snapshot:
+        """The facts at this time for a prompt that begins with `prefix`."""
         policy, models = self._settings, list(self._models)
         return Snapshot(
             models=models,
@@ -83,12 +87,22 @@ class Knowledge:
                 for model in models
             },
             probes={model.slug: self._probes.count(model.slug, now_s) for model in models},
+            cached={model.slug: self._workers.cached(model.slug, prefix) for model in models},
         )
 
     def models(self, now_s: float, unix_s: float) -> list[ModelInfo]:
         """The model table with the workers of each model and how the attempts at it went."""
         facts = self.snapshot(now_s, unix_s)
         return [_info(model, facts.loads[model.slug], facts.latencies[model.slug], unix_s) for model in facts.models]
+
+
+def _breaker(settings: Settings) -> BreakerPolicy:
+    return BreakerPolicy(
+        failures=settings.breaker_failures,
+        rate=settings.breaker_rate,
+        open_s=settings.breaker_open_s,
+        most_s=settings.breaker_most_s,
+    )
 
 
 def _info(model: Model, loads: Sequence[Load], latency: Latency, unix_s: float) -> ModelInfo:

@@ -10,7 +10,7 @@ import msgspec
 import nats.errors
 
 from hasten.bus import Bus
-from hasten.messages.attempt import SENT, Sent
+from hasten.messages.attempt import SENT, Attempted, Sent
 from hasten.messages.failure import Failure
 from hasten.messages.generate import STATUS, Status
 from hasten.messages.route import MODELS, ROUTE, ModelList, Models, Route, Routed
@@ -26,6 +26,7 @@ from hasten.telemetry import counter, gauge, histogram
 _decisions = counter("router_decisions_total", "Decisions by model and kind, failures by their code", "model", "kind")
 _seconds = histogram("router_decide_seconds", "Time of one decision")
 _parked = gauge("router_parked", "Requests that wait for the first worker to have cooled down")
+_placed = counter("router_placed_total", "Requests that this replica has sent to each worker", "model", "worker")
 _TICK_S = 0.02
 
 
@@ -36,7 +37,7 @@ class Router:
         self._settings, self._bus, self._table = settings, bus, table
         self._knowledge = Knowledge(table, settings)
         keep, keep_s = settings.window_samples + settings.window_samples // 5, settings.window_age_s
-        self._memory = Memory(bus, self._knowledge.attempted, keep=keep, keep_s=keep_s, patience_s=settings.learn_s)
+        self._memory = Memory(bus, self._on_attempted, keep=keep, keep_s=keep_s, patience_s=settings.learn_s)
         self._news = asyncio.Event()
         self._settled_s = 0.0
         self._sent = self._waiting = 0
@@ -82,6 +83,9 @@ class Router:
             gap = self._knowledge.sent(tokens["slug"], tokens["worker"], event, time.monotonic())
             missed.labels("sent").inc(gap or 0)
 
+    def _on_attempted(self, slug: str, event: Attempted) -> int | None:
+        return self._knowledge.attempted(slug, event, time.monotonic(), time.time())
+
     async def _on_models(self, _: Models, __: Call) -> ModelList:
         return self._list()
 
@@ -94,15 +98,23 @@ class Router:
             _decisions.labels("", decided.code).inc()
             return decided
         await self._send(decided, request, call)
-        _decisions.labels(decided.option.model.name, decided.kind).inc()
+        model, worker = decided.option.model.name, decided.option.load.name
+        _placed.labels(model, worker).inc()
+        _decisions.labels(model, decided.kind).inc()
         return routed(decided, request)
 
     async def _send(self, decided: Decision, request: Route, call: Call) -> None:
         """Counts the request at its worker, here and at the other replicas."""
         self._sent += 1
         probe = decided.kind == "probe"
-        flight, tokens = call.request_id, max(0, request.prompt_tokens)
-        event = Sent(source=self._service.id, seq=self._sent, flight=flight, tokens=tokens, probe=probe)
+        event = Sent(
+            source=self._service.id,
+            seq=self._sent,
+            flight=call.request_id,
+            tokens=max(0, request.prompt_tokens - decided.option.cached),
+            prefix=dict(request.prefix),
+            probe=probe,
+        )
         slug, worker = decided.option.model.slug, decided.option.load.name
         self._knowledge.sent(slug, worker, event, time.monotonic())
         with contextlib.suppress(nats.errors.Error):
@@ -110,7 +122,7 @@ class Router:
 
     def _decide(self, request: Route, call: Call) -> Decision | Failure:
         with _seconds.time():
-            snapshot = self._knowledge.snapshot(time.monotonic(), time.time())
+            snapshot = self._knowledge.snapshot(time.monotonic(), time.time(), request.prefix)
             return decide(request, call.request_id, snapshot, self._settings)
 
     async def _hope(self, refused: Failure, request: Route, call: Call, until_s: float) -> bool:

@@ -34,6 +34,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `retry_after_ms` is the advice when no worker is there. When all workers that could answer cool down after failures,
     a request waits for the first of them if that is within `wait_ms` and its deadline, and no more than `parked` wait.
 
+    Between workers of a model, `affinity` lets count what each has in its prefix cache, and `pressure` is what a ms of
+    work per slot weighs beside a ms of the time to the first token; costs within `near_worker` of the least and
+    `near_ms` are equal. docs/affinity.md has the measurement. A worker's breaker opens at `breaker_failures` failures
+    of late that are at least `breaker_rate` of its results, for `breaker_open_s`, which doubles up to `breaker_most_s`
+    while probes fail.
+
     Limits. `limit` and `waiting` bound the requests handled and in line; a decision takes less than a millisecond.
     """
 
@@ -62,5 +68,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     wait_ms: float = 5000.0
     parked: int = 64
     retry_after_ms: int = 1000
+    affinity: bool = True
+    pressure: float = 0.2
+    near_worker: float = 0.02
+    breaker_failures: float = 3.0
+    breaker_rate: float = 0.5
+    breaker_open_s: float = 2.0
+    breaker_most_s: float = 60.0
     limit: int = 256
     waiting: int = 1024

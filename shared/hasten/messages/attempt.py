@@ -7,13 +7,15 @@ class Sent(Body, frozen=True, kw_only=True, omit_defaults=True):
     """A router has sent a request to a worker, whose next status may not count it yet.
 
     `source` and `seq` number the events of one router from 1. `flight` is the id that the request was routed under and
-    `tokens` its estimated prompt; a `probe` was sent to find out how fast the model is.
+    `tokens` what is to be computed of its prompt, by estimate; `prefix` are the prompt's beginnings as in Route, which
+    the worker will have in its cache. A `probe` was sent to find out how fast the model is.
     """
 
     source: str
     seq: int
     flight: str
     tokens: int = 0
+    prefix: dict[str, int] = {}
     probe: bool = False
 
 

@@ -207,9 +207,11 @@ class Usage(Body, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Accepted(Reply, frozen=True, kw_only=True, omit_defaults=True):
-    """The request has been admitted and will end with Done or Failure."""
+    """The request has been admitted and will end with Done or Failure. `replica` is the id of the process that does so:
+    its service answers discovery by it, and a Resume names it."""
 
     request_id: str
+    replica: str = ""
 
 
 class Chunk(Reply, frozen=True, kw_only=True, omit_defaults=True):
@@ -263,6 +265,7 @@ CHAT = Topic(
     kind="stream",
     queue="orchestrator",
     decode=parse_chat,
+    ping_s=0.5,
     summary="Ask; read accepted, chunk…, note… and one done or failure on the reply subject.",
 )
 CANCEL = Topic(
