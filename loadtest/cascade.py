@@ -100,7 +100,7 @@ async def answers(model: Model, home: Path, questions: Sequence[dict[str, Any]],
     await engine.start()
     try:
         first = Settings().cascade_first_tokens
-        return [await answer(engine, f"q{at}", question, first) for at, question in enumerate(questions)]
+        return [await answer(engine, f"loadtest/q{at}", question, first) for at, question in enumerate(questions)]
     finally:
         await engine.close()
 

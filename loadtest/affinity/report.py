@@ -16,7 +16,7 @@ LOADS = (0.5, 0.7, 0.9)
 CACHES = (300_000, 1_000_000, 4_000_000, 16_000_000)
 ROUTERS = (1, 2, 4)
 SLOWER = 4
-PRESSURES = (0.0, 0.1, 0.2, 0.5)
+PRESSURES = (0.0, 0.2, 0.5, 1.0)
 NEARS = (0.0, 0.02, 0.1)
 ENGINE = EngineConfig(
     kind="sim", slots=8, sim_prefill_per_s=4000, sim_decode_per_s=100, cache_tokens=4_000_000, queue=100_000

@@ -84,7 +84,7 @@ class Scripted:
         self.worker_services = {name: self._worker(name) for name in workers if GENERATE not in real}
 
     def _worker(self, name: str) -> Service:
-        service = Service(self.bus, f"worker-{name}", "A scripted worker")
+        service = Service(self.bus, "worker", "A scripted worker")
 
         async def generate(request: Generate, call: Call) -> None:
             await self._generate(name, request, call)

@@ -8,11 +8,11 @@ import msgspec
 
 from hasten.messages.failure import Failure
 from hasten.messages.route import Route
-from hasten.models import Model
+from hasten.models import AUTO, Model
 from hasten.router.difficulty import Difficulty, estimate
-from hasten.router.options import AUTO, Option, Snapshot, able, better, named, option, ranked, usable, wide
+from hasten.router.options import Option, Snapshot, able, better, named, option, ranked, usable, usual_of, wide
 from hasten.router.settings import Settings
-from hasten.router.workers import Load, Usual, draw
+from hasten.router.workers import Load, draw
 
 Kind = Literal["named", "cheapest", "probe", "below_floor", "over_budget"]
 _CONFIDENCE: dict[Kind, float] = {"named": 1.0, "cheapest": 0.9, "probe": 0.6, "below_floor": 0.5, "over_budget": 0.3}
@@ -188,7 +188,5 @@ def _nowhere(models: Sequence[Model], request: Route, snapshot: Snapshot, policy
 
 def _wait_ms(model: Model, load: Load, snapshot: Snapshot, policy: Settings) -> float:
     """How long until a worker that takes nothing now may take a request."""
-    service_ms = snapshot.service_ms.get(model.slug, policy.service_prior_ms)
-    usual = Usual(answer_ms=service_ms, token_ms=policy.token_ms, p95_ms=math.inf)
-    queue_ms = min(max(load.wait_ms(usual), _SOON_MS), _LATE_MS)
+    queue_ms = min(max(load.wait_ms(usual_of(model, snapshot, policy)), _SOON_MS), _LATE_MS)
     return max(load.cooling_ms, queue_ms if load.full else 0.0, _SOON_MS)

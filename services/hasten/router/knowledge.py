@@ -102,6 +102,7 @@ def _breaker(settings: Settings) -> BreakerPolicy:
         rate=settings.breaker_rate,
         open_s=settings.breaker_open_s,
         most_s=settings.breaker_most_s,
+        probe_s=settings.probe_s,
     )
 
 
@@ -128,11 +129,9 @@ def _info(model: Model, loads: Sequence[Load], latency: Latency, unix_s: float) 
 
 
 def breaker_of(loads: Sequence[Load]) -> str:
-    """Whether requests reach the workers that are ready: closed (all of them), partly open, or open (none)."""
-    cooling = [load.cooling_ms > 0 for load in loads if load.ready]
-    if not any(cooling):
-        return "closed"
-    return "open" if all(cooling) else "partly open"
+    """The state of the breakers of the workers that are ready: that of all of them, or `partly open`."""
+    states = {load.breaker for load in loads if load.ready} or {"closed"}
+    return states.pop() if len(states) == 1 else "partly open"
 
 
 def _worker(load: Load) -> WorkerInfo:
@@ -144,4 +143,8 @@ def _worker(load: Load) -> WorkerInfo:
         waiting=max(0, load.in_flight - load.slots),
         oldest_ms=round(load.oldest_ms, 1),
         cooling_ms=round(load.cooling_ms, 1),
+        breaker=load.breaker,
+        sent=load.sent,
+        token_ms=round(load.token_ms, 4),
+        answer_ms=round(load.answer_ms, 1),
     )

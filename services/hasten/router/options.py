@@ -6,13 +6,11 @@ import msgspec
 
 from hasten.messages.failure import Failure
 from hasten.messages.route import Route
-from hasten.models import Model
+from hasten.models import AUTO, Model
 from hasten.router.affinity import anchor
 from hasten.router.settings import Settings
 from hasten.router.window import Latency
 from hasten.router.workers import Balance, Load, Usual, Work, best, draw
-
-AUTO = "auto"
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +116,17 @@ def usable(model: Model, load: Load, request: Route, policy: Settings) -> bool:
     return window_of(model, load) >= least_tokens(request, policy)
 
 
+def latency_of(model: Model, snapshot: Snapshot) -> Latency:
+    """What to expect of the model's first token; the table's prior for one of which nothing is known."""
+    return snapshot.latencies.get(model.slug) or Latency(model.ttft_prior_ms, model.ttft_prior_ms)
+
+
+def usual_of(model: Model, snapshot: Snapshot, policy: Settings) -> Usual:
+    """What is taken of a worker of the model that has not measured itself."""
+    answer_ms = snapshot.service_ms.get(model.slug, policy.service_prior_ms)
+    return Usual(answer_ms=answer_ms, token_ms=policy.token_ms, p95_ms=latency_of(model, snapshot).p95_ms)
+
+
 def _has_place(load: Load, request: Route) -> bool:
     return load.cooling_ms <= 0 and (load.in_flight < load.slots if request.spare else not load.full)
 
@@ -127,9 +136,7 @@ def option(model: Model, request: Route, key: str, snapshot: Snapshot, policy: S
     everywhere = snapshot.loads.get(model.slug, ())
     free = [load for load in everywhere if _has_place(load, request)]
     loads = [load for load in free if usable(model, load, request, policy)]
-    latency = snapshot.latencies.get(model.slug) or Latency(model.ttft_prior_ms, model.ttft_prior_ms)
-    service_ms = snapshot.service_ms.get(model.slug, policy.service_prior_ms)
-    usual = Usual(answer_ms=service_ms, token_ms=policy.token_ms, p95_ms=latency.p95_ms)
+    latency, usual = latency_of(model, snapshot), usual_of(model, snapshot, policy)
     prefix, cached = (request.prefix, snapshot.cached.get(model.slug, {})) if policy.affinity else ({}, {})
     work = Work(key=anchor(prefix) or key, tokens=request.prompt_tokens, cached=cached)
     balance = Balance(pressure=policy.pressure, near=policy.near_worker, near_ms=policy.near_ms)

@@ -79,7 +79,8 @@ class Models(Body, frozen=True, kw_only=True, omit_defaults=True):
 class WorkerInfo(Body, frozen=True, kw_only=True, omit_defaults=True):
     """A worker by its own last word: whether it takes requests, its slots, the requests in them and in line
     (`in_flight`), those in line alone (`waiting`), and how long the oldest without a token has waited. For another
-    `cooling_ms` it gets no request, because its last ones have failed."""
+    `cooling_ms` it gets no request, because its last ones have failed; `breaker` is closed, open or half_open. `sent`
+    counts the requests that all routers have sent there. `token_ms` and `answer_ms` are as in Status."""
 
     name: str
     ready: bool = True
@@ -88,6 +89,10 @@ class WorkerInfo(Body, frozen=True, kw_only=True, omit_defaults=True):
     waiting: int = 0
     oldest_ms: float = 0.0
     cooling_ms: float = 0.0
+    breaker: str = "closed"
+    sent: int = 0
+    token_ms: float = 0.0
+    answer_ms: float = 0.0
 
 
 class ModelInfo(Body, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,8 +100,8 @@ class ModelInfo(Body, frozen=True, kw_only=True, omit_defaults=True):
 
     First-token times and `error_rate`, the share of attempts that were faults, are those of the last minutes, the
     newest weighing most; `samples` is how many first tokens there were and `age_s` how old the newest attempt is.
-    `breaker` is closed, partly open or open: whether all, some or none of the workers that are ready get requests.
-    `workers` counts these; `each` lists every worker.
+    `breaker` is that of all the workers that are ready (closed, open or half_open), or else `partly open`. `workers`
+    counts these; `each` lists every worker.
     """
 
     name: str

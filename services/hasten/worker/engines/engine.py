@@ -45,6 +45,12 @@ class EngineError(Exception):
         self.detail, self.retry_after_ms, self.param = detail, retry_after_ms, param
 
 
+def tenant_of(request_id: str) -> str:
+    """The tenant in the id of a generation (`tenant/id`), empty when there is none."""
+    tenant, found, _ = request_id.partition("/")
+    return tenant if found else ""
+
+
 class Engine(Protocol):
     """An engine that runs one model. The worker never asks for more than `slots` generations at once.
 
@@ -74,6 +80,7 @@ class Engine(Protocol):
     def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
         """Yields deltas and one End, or raises EngineError; closing the iterator early is an abort.
 
+        `request_id` is the tenant, a slash and the caller's id: no two of them run here at once.
         `max_tokens` and the usage count what is generated now, not what `continues` brings.
         """
 

@@ -59,7 +59,7 @@ class SimEngine:
         self._config, self._window = model.engine, model.context_window
         self.slots = model.engine.slots
         self.capabilities: list[str] = []
-        self._cache = PrefixCache(model.engine.cache_tokens // BLOCK)
+        self._cache = PrefixCache(model.cache_tokens // BLOCK)
         self._tail = Tail(model.engine)
         self._running: dict[str, asyncio.Event] = {}
         self._idle = asyncio.Event()
