@@ -189,6 +189,8 @@ async def test_a_better_model_that_fails_leaves_the_draft(rig: Rig) -> None:
     events = await rig.ask()
     assert (text(events), events[-1].model, rig.asked) == ("I don't know.", "m", ["w1", "w9"])
     assert (rig.peers.routes[-1].above, rig.peers.routes[-1].exclude) == ("m", ["w9"])
+    assert notes(events)["cascade"] == {"model": "m", "escalated": False, "reason": "failed"}
+    assert events[-1].usage.completion_tokens_details is None, "the draft is the answer, not an extra"
 
 
 async def test_half_a_draft_that_was_given_up_is_made_anew_when_the_better_model_fails(rig: Rig) -> None:

@@ -108,6 +108,15 @@ class Cascade:
         if done is not None and chunks:
             self.kept = Draft(attempt=attempt, chunks=chunks, done=done)
 
+    def after_all(self) -> Draft | None:
+        """The whole draft that was given up, when the better model has failed: it is the answer then."""
+        if self.kept is None or self._flight.chunks:
+            return None
+        self.spent = {}
+        self._flight.note("cascade", {"model": self.above, "escalated": False, "reason": "failed"})
+        _cascades.labels("failed", "").inc()
+        return self.kept
+
 
 async def _held(attempt: Attempt, tokens: int) -> tuple[list[Chunk], Done | Failure | None]:
     chunks: list[Chunk] = []

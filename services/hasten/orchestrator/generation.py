@@ -96,8 +96,8 @@ class Generation:
             if retries and (other := await self._elsewhere(routed, messages, failed, reroute)) is not None:
                 routed, messages = other
                 continue
-            if self._cascade.kept is not None and not self._flight.chunks:
-                return self._show(self._cascade.kept)
+            if (draft := self._cascade.after_all()) is not None:
+                return self._show(draft)
             raise Failed.of(msgspec.structs.replace(ended, tokens_sent=self._flight.chunks, model=routed.model))
 
     async def _elsewhere(
@@ -175,7 +175,7 @@ class Generation:
         return event
 
     def _show(self, draft: Draft) -> Answer:
-        """The draft after all: there is nothing better to show."""
+        """A draft as the answer."""
         self._flight.model = draft.attempt.routed.model
         self._at(draft.attempt.routed)
         for chunk in draft.chunks:
