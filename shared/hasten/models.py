@@ -22,6 +22,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `sim_*` fields (times in ms, rates in tokens per second).
     Its first tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
     `sim_slow_ms` times a Pareto draw of shape `sim_slow_shape`. `sim_seed` makes the draws the same each time (0: not).
+    `sim_logprob` is how probable each of its tokens is to it.
     `cache_tokens` is how many tokens of earlier prompts an engine keeps computed (0: as many as fill its slots): the
     simulator keeps so many, and the router expects it of the others.
 
@@ -73,6 +74,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sim_slow_ms: float = 1000.0
     sim_slow_shape: float = 1.5
     sim_seed: int = 0
+    sim_logprob: float = 0.0
     vllm_dtype: str = "auto"
     vllm_eager: bool = False
     vllm_kv_gib: float = 0.0

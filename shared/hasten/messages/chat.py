@@ -224,7 +224,8 @@ class Chunk(Reply, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Note(Reply, frozen=True, kw_only=True, omit_defaults=True):
-    """Something about the answer rather than of it. `kind`: cache, route, hedge, sources, compress, verification."""
+    """Something about the answer rather than of it. `kind`: cache, route, hedge, cascade, sources, compress,
+    verification."""
 
     kind: str
     data: dict[str, Any]

@@ -10,7 +10,6 @@ from typing import Any
 from hasten.messages.generate import Generate
 from hasten.worker.engines.engine import EngineError
 
-MOST_TOKENS = 2**31 - 1
 DEEPEST = 16
 """How deep the groups of a pattern may lie in one another."""
 _DATA = frozenset({"const", "default", "enum", "examples"})
@@ -30,8 +29,6 @@ _PIECE = re.compile(
 
 def check(request: Generate) -> None:
     """Raises EngineError(bad_request) that says what to do instead."""
-    if request.max_tokens > MOST_TOKENS:
-        raise _refused(f"max_tokens must be at most {MOST_TOKENS}", "max_tokens")
     if "grammar" in request.extra:
         raise _refused("a grammar cannot be given: describe the answer by a JSON schema in response_format", "grammar")
     for param, schema in _schemas(request):
