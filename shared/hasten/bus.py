@@ -14,7 +14,7 @@ from nats.aio.subscription import Subscription
 from hasten.address import without_secret
 from hasten.codec import decode, encode
 from hasten.connection import Connection
-from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, TENANT, now_ms
+from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, RESUMABLE, TENANT, now_ms
 from hasten.messages.chat import CANCEL, Nothing
 from hasten.messages.failure import Failed, Failure
 from hasten.stream import IDLE_S, Stream
@@ -61,6 +61,8 @@ class Bus:
     def __init__(self, client: Connection, inbox: str) -> None:
         self._client = client
         self._inbox = f"{inbox}.{secrets.token_hex(11)}"
+        self._corrects = inbox == INBOX
+        """Whether whoever goes on sending to a stream that was left is told so: a tenant may publish to no inbox."""
         self._sinks: dict[str, Sink] = {}
         self._asked: set[asyncio.Future[Msg]] = set()
         self._doubtful: set[asyncio.Future[Msg]] = set()
@@ -118,6 +120,8 @@ class Bus:
         sink = self._sinks.get(msg.subject.rpartition(".")[2])
         if sink is not None:
             sink(msg)
+        elif self._corrects and is_inbox(msg.reply):
+            await self._client.publish(msg.reply, b"", headers={"Status": "503"})
 
     def _open(self, sink: Sink) -> tuple[str, Callable[[], None]]:
         """A reply subject of its own for this sink, and what forgets it."""
@@ -235,16 +239,38 @@ class Bus:
         request_id: str | None = None,
         headers: dict[str, str] | None = None,
         idle_s: float = IDLE_S,
+        next_seq: int = 0,
+        resumable: bool = False,
+        probe: str = "",
         **tokens: str,
     ) -> Stream:
         """Sends a request whose replies are a stream. Raises BadName, and Failed when it could not be sent.
 
-        A topic whose subject holds no tenant has it in the TENANT header. Leaving the stream early publishes CANCEL.
+        A topic whose subject holds no tenant has it in the TENANT header. Leaving the stream early publishes CANCEL; a
+        `resumable` one that was lost does not, and its sender goes on for a while. `probe` is the name of the service
+        that sends: in a silence the server is asked whether its process is there, and if not the stream ends at once.
         """
         deadline_ms = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000
         request_id = checked("request id", request_id or random_id())
         subject = topic.subject(**tokens)
         tenant = tokens["tenant"] if "tenant" in tokens else checked("tenant", (headers or {})[TENANT])
+        sent_headers = self._headers(deadline_ms, request_id, headers) | ({RESUMABLE: "1"} if resumable else {})
+        watched: list[tuple[str, Callable[[], None]]] = []
+
+        def ended() -> None:
+            forget_replies()
+            for _, forget in watched:
+                forget()
+
+        def gone() -> None:
+            detail = f"the process of the {probe} has ended"
+            stream.push(Failure(code="unavailable", detail=detail, retry_after_ms=1000))
+
+        async def look_for(replica: str) -> None:
+            if not watched:
+                watched.append(self.watch_reader(gone))
+            with contextlib.suppress(nats.errors.Error):
+                await self._client.publish(f"$SRV.PING.{probe}.{replica}", b"", watched[0][0])
 
         async def abandon() -> None:
             with contextlib.suppress(nats.errors.Error):
@@ -256,15 +282,16 @@ class Bus:
             except Failed as failed:
                 stream.fail(failed.failure)
 
-        reply, forget = self._open(receive)
-        stream = Stream(deadline_ms, idle_s, forget, abandon)
+        reply, forget_replies = self._open(receive)
+        look = look_for if probe else None
+        stream = Stream(deadline_ms, idle_s, ended, abandon, next_seq=next_seq, resumable=resumable, probe=look)
         try:
-            await self.send(subject, body, reply=reply, headers=self._headers(deadline_ms, request_id, headers))
+            await self.send(subject, body, reply=reply, headers=sent_headers)
         except nats.errors.Error as error:
-            forget()
+            ended()
             raise Failed("disconnected", f"NATS: {type(error).__name__}", retry_after_ms=1000) from None
         except BaseException:
-            forget()
+            ended()
             raise
         return stream
 

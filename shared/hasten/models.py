@@ -1,8 +1,9 @@
 """The model table: what the router may choose from, what a worker starts and how a compressor counts."""
 
+import hashlib
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, overload
 
 import msgspec
 
@@ -18,6 +19,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     llama: `path` is a GGUF file in the data folder's models/. openai: `url`, `upstream_model`, `api_key_env` (the
     variable that holds the key). sim: the `sim_*` fields (times in ms, rates in tokens per second).
+    Its first tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
+    `sim_slow_ms` times a Pareto draw of shape `sim_slow_shape`. `sim_seed` makes the draws the same each time (0: not).
+    `cache_tokens` is how many tokens of earlier prompts an engine keeps computed (0: as many as fill its slots): the
+    simulator keeps so many, and the router expects it of the others.
 
     llama computes with `threads`, prompts with `llama_prefill_threads` (0: as many), in steps of `llama_batch` tokens;
     each of the `slots` has the model's whole `context_window`. `llama_prefix_cache` keeps what a tenant's prompts have
@@ -37,6 +42,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     upstream_model: str = ""
     api_key_env: str = ""
     continues: bool = False
+    cache_tokens: int = 0
     connect_timeout_s: float = 5.0
     first_token_timeout_s: float = 60.0
     between_tokens_timeout_s: float = 30.0
@@ -54,6 +60,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sim_decode_per_s: float = 100.0
     sim_prefix_cache: bool = True
     sim_answer: str = ""
+    sim_spread: float = 0.0
+    sim_slow_share: float = 0.0
+    sim_slow_ms: float = 1000.0
+    sim_slow_shape: float = 1.5
+    sim_seed: int = 0
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,6 +91,14 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ttft_prior_ms: float = 500.0
     tokenizer: str = ""
     defaults: dict[str, Any] = {}
+
+    @property
+    def cache_tokens(self) -> int:
+        """How many tokens of earlier prompts a worker of it is expected to keep computed."""
+        engine = self.engine
+        if engine.kind == "sim" and not engine.sim_prefix_cache:
+            return 0
+        return engine.cache_tokens or engine.slots * self.context_window
 
 
 def slug_of(name: str) -> str:
@@ -138,3 +157,35 @@ def model_table(config: Mapping[str, Any]) -> list[Model]:
 
 def _with_slug(model: Model) -> Model:
     return msgspec.structs.replace(model, slug=checked("model slug", model.slug or slug_of(model.name)))
+
+
+class ModelTable(Sequence[Model]):
+    """The rows that a process goes by. They are replaced as a whole while services run: whoever holds the table reads
+    the newest. `problem` says why the last edit of the config was not taken, and is empty when it was."""
+
+    def __init__(self, rows: Sequence[Model]) -> None:
+        self.rows = tuple(rows)
+        self.problem = ""
+
+    def replace(self, rows: Sequence[Model]) -> None:
+        """Puts other rows in the place of these."""
+        self.rows, self.problem = tuple(rows), ""
+
+    def row(self, slug: str) -> Model | None:
+        """The row of a slug."""
+        return next((model for model in self.rows if model.slug == slug), None)
+
+    @property
+    def digest(self) -> str:
+        """What tells whether two processes go by the same table."""
+        return hashlib.sha256(msgspec.json.encode(self.rows)).hexdigest()[:12]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Model: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Model]: ...
+    def __getitem__(self, index: int | slice) -> Model | Sequence[Model]:
+        return self.rows[index]

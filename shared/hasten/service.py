@@ -169,6 +169,7 @@ class Service:
         reply: Any = None
         try:
             call = self._tasks[task] = Call(self.bus, heard.topic, msg, heard.topic.parse(msg.subject), task)
+            call.replica = self.id
             reply = await self._admit(heard, msg, call)
         except BadName as error:
             reply = Failure(code="bad_request", detail=str(error))
@@ -218,13 +219,16 @@ class Service:
         if heard.topic.kind != "stream":
             return await self._run(heard, call, self._one(heard, body, call))
         key = (call.tenant, call.request_id)
-        if key in self._calls:
-            raise Failed("bad_request", "a request with this id is being answered")
+        if (other := self._calls.get(key)) is not None:
+            if not heard.topic.replaces:
+                raise Failed("bad_request", "a request with this id is being answered")
+            other.cancel("disconnected")
         self._calls[key] = call
         try:
             return await self._run(heard, call, self._many(heard, body, call))
         finally:
-            del self._calls[key]
+            if self._calls.get(key) is call:
+                del self._calls[key]
 
     async def _run(self, heard: _Heard, call: Call, work: Coroutine[Any, Any, Any]) -> Any:
         """Does the work until the deadline and turns whatever happens into one reply."""

@@ -8,11 +8,13 @@ from typing import Any, Self
 import msgspec
 
 from hasten.deadline import now_ms
-from hasten.messages.chat import Chunk, Done
+from hasten.messages.chat import Accepted, Chunk, Done
 from hasten.messages.failure import Failure
 
 IDLE_S = 5.0
 """A stream that is silent for longer has lost its sender: senders ping every second."""
+PROBE_S = 0.4
+"""After this silence a sender is looked for: its process may have ended."""
 
 
 class Stream:
@@ -20,16 +22,29 @@ class Stream:
 
     Yields the topic's reply Structs and ends after Done or Failure. A gap in the sequence, silence for `idle_s` and a
     passed deadline end it with a Failure of their own: silence is never taken for an answer. When the reader leaves
-    before the sender has ended, `abandon` tells the sender.
+    before the sender has ended, `abandon` tells the sender; not so at the end of a `resumable` one that was only lost.
+    Chunks are numbered from `next_seq`. `probe` is called after `PROBE_S` of silence with the replica that sends, if
+    that has said who it is.
     """
 
     def __init__(
-        self, deadline_ms: float, idle_s: float, forget: Callable[[], None], abandon: Callable[[], Awaitable[None]]
+        self,
+        deadline_ms: float,
+        idle_s: float,
+        forget: Callable[[], None],
+        abandon: Callable[[], Awaitable[None]],
+        *,
+        next_seq: int = 0,
+        resumable: bool = False,
+        probe: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._deadline_ms, self._idle_s, self._forget, self._abandon = deadline_ms, idle_s, forget, abandon
+        self._resumable, self._probe = resumable, probe
+        self._sender = ""
+        self._lost = False
         self._events: deque[Any] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._next_seq = 0
+        self._next_seq = next_seq
         self._closed = self._sender_ended = False
 
     @property
@@ -63,25 +78,40 @@ class Stream:
         return event
 
     async def _event(self) -> Any:
-        if not self._events:
-            left = (self._deadline_ms - now_ms()) / 1000
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                async with asyncio.timeout(max(0.0, min(left, self._idle_s))):
-                    await self._waiter
-            except TimeoutError:
-                if self._events:
-                    return self._events.popleft()
-                if left <= self._idle_s:
-                    return Failure(code="deadline", detail="the deadline passed", tokens_sent=self._next_seq)
-                silence = f"no sign of life for {self._idle_s:g} s"
-                return Failure(code="incomplete", detail=silence, retry_after_ms=1000, tokens_sent=self._next_seq)
-            finally:
-                self._waiter = None
-        return self._events.popleft()
+        if self._events:
+            return self._events.popleft()
+        left = (self._deadline_ms - now_ms()) / 1000
+        patience_s = max(0.0, min(left, self._idle_s))
+        if self._probe is not None and self._sender and patience_s > PROBE_S:
+            if not await self._comes(PROBE_S):
+                await self._probe(self._sender)
+            patience_s -= PROBE_S
+        if await self._comes(patience_s):
+            return self._events.popleft()
+        if left <= self._idle_s:
+            return Failure(code="deadline", detail="the deadline passed", tokens_sent=self._next_seq)
+        self._lost = True
+        silence = f"no sign of life for {self._idle_s:g} s"
+        return Failure(code="incomplete", detail=silence, retry_after_ms=1000, tokens_sent=self._next_seq)
+
+    async def _comes(self, timeout_s: float) -> bool:
+        """Whether an event is there within that time."""
+        if self._events:
+            return True
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._waiter
+        except TimeoutError:
+            return bool(self._events)
+        finally:
+            self._waiter = None
+        return True
 
     def _checked(self, event: Any) -> Any:
-        if isinstance(event, Chunk):
+        if isinstance(event, Accepted):
+            self._sender = event.replica
+        elif isinstance(event, Chunk):
             if event.seq != self._next_seq:
                 return self._incomplete()
             self._next_seq += 1
@@ -92,9 +122,14 @@ class Stream:
         return event
 
     def _incomplete(self) -> Failure:
-        return Failure(
-            code="incomplete", detail=f"chunk {self._next_seq} was lost on the way", tokens_sent=self._next_seq
-        )
+        self._lost = True
+        detail = f"chunk {self._next_seq} was lost on the way"
+        return Failure(code="incomplete", detail=detail, retry_after_ms=1000, tokens_sent=self._next_seq)
+
+    @property
+    def lost(self) -> bool:
+        """Whether it ended because its sender was silent or a chunk never came: the sender may go on nevertheless."""
+        return self._lost
 
     async def aclose(self) -> None:
         """Leaves the stream; a sender that has not ended is told to stop."""
@@ -102,7 +137,7 @@ class Stream:
             return
         self._closed = True
         self._forget()
-        if not self._sender_ended:
+        if not self._sender_ended and not (self._lost and self._resumable):
             await self._abandon()
 
     async def __aenter__(self) -> Self:

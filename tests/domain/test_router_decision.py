@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -325,3 +326,13 @@ def test_an_unknown_model_is_answered_with_every_name_and_alias() -> None:
     failure = named("gpt-x", [model("small", aliases=["fast"]), model("large")])
     assert isinstance(failure, Failure)
     assert failure.detail.endswith("there are auto, small, fast, large")
+
+
+def test_a_prompt_goes_where_its_beginning_is_unless_that_is_turned_off() -> None:
+    loads = {"m": [Load(name=f"m-{number}", slots=4, in_flight=number) for number in range(3)]}
+    snapshot = msgspec.structs.replace(facts(model("m"), loads=loads), cached={"m": {"m-2": 3000}})
+    prefix = {"system": 100, "talk": 3000}
+    chosen = choose(snapshot, prefix=prefix, prompt_tokens=3100).option
+    assert (chosen.load.name, chosen.cached) == ("m-2", 3000)
+    plain = choose(snapshot, prefix=prefix, prompt_tokens=3100, policy=Settings(affinity=False)).option
+    assert (plain.load.name, plain.cached) == ("m-0", 0)

@@ -11,6 +11,7 @@ from hasten.messages.generate import GENERATE, Generate
 from hasten.messages.route import Routed
 from hasten.orchestrator.domain import stops
 from hasten.orchestrator.flight import Flight
+from hasten.orchestrator.results import Result
 from hasten.stream import Stream
 
 _SAMPLING = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty")
@@ -54,12 +55,15 @@ class Attempt:
         self.routed, self.request_id = routed, request_id
         self.since_ms = 0.0
         """When it was started, by the flight's watch."""
+        self._spoke_ms: float | None = None
+        self._result: Result | None = None
         self._stream: Stream | None = None
         self._first: Chunk | Done | Failure | None = None
 
     async def start(self) -> None:
         """Asks the worker; raises Failed when the request cannot be sent."""
         self.since_ms = self._flight.watch.elapsed_ms()
+        self._result = self._flight.results.begin(self._flight.id, self.routed.slug, self.routed.worker)
         self._stream = await self._bus.stream(
             GENERATE,
             self._body,
@@ -69,15 +73,30 @@ class Attempt:
             request_id=self.request_id,
             headers={TENANT: self._flight.tenant},
             idle_s=self._silence_s,
+            probe="worker",
         )
 
     async def first(self) -> Chunk | Done | Failure:
         """The first chunk, or the end when there is none."""
         if self._first is None:
             self._first = await self._heard()
+            if self._spoke_ms is None:
+                self._spoke_ms = self._flight.watch.elapsed_ms()
         return self._first
 
+    @property
+    def waited_ms(self) -> float:
+        """How long it took to its first word, or has been silent so far."""
+        until_ms = self._flight.watch.elapsed_ms() if self._spoke_ms is None else self._spoke_ms
+        return until_ms - self.since_ms
+
     async def _heard(self) -> Chunk | Done | Failure:
+        event = await self._next()
+        if self._result is not None:
+            self._result.heard(event)
+        return event
+
+    async def _next(self) -> Chunk | Done | Failure:
         if self._stream is not None:
             async for event in self._stream:
                 if isinstance(event, Chunk | Done | Failure):
@@ -94,6 +113,8 @@ class Attempt:
         """Leaves the worker; one that has not ended is told to stop."""
         if self._stream is not None:
             await self._stream.aclose()
+        if self._result is not None:
+            await self._result.end()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -13,6 +13,7 @@ from hasten.messages.retrieve import RETRIEVE, Passage, Retrieve, Retrieved
 from hasten.messages.route import ROUTE, Route, Routed
 from hasten.orchestrator.domain import Plan
 from hasten.orchestrator.flight import Flight
+from hasten.orchestrator.prefix import prefix_of
 from hasten.orchestrator.settings import Settings
 from hasten.topics import Topic
 
@@ -82,9 +83,14 @@ class Stages:
         return reply
 
     async def route(
-        self, vector: bytes | None, *, model: str | None = None, exclude: list[str] | None = None
+        self,
+        vector: bytes | None,
+        *,
+        model: str | None = None,
+        exclude: list[str] | None = None,
+        spare: bool = False,
     ) -> Routed:
-        """The model and the worker; with `model` another worker of that very model."""
+        """The model and the worker; with `model` another worker of that very model, and with `spare` an idle one."""
         body = Route(
             text=self._plan.fingerprint.text,
             vector=vector,
@@ -95,6 +101,8 @@ class Stages:
             turns=sum(turn.role not in SYSTEM_ROLES for turn in self._request.messages),
             latency_budget_ms=self._settings.latency_budget_ms or None,
             exclude=exclude or [],
+            prefix=prefix_of(self._flight.tenant, self._request),
+            spare=spare,
         )
         reply: Routed = await self._must("route", ROUTE, body)
         return reply

@@ -24,6 +24,7 @@ from hasten.worker.engines import End, Engine, EngineError, engine_class
 from hasten.worker.line import Line, Place
 from hasten.worker.pace import Pace
 from hasten.worker.settings import Settings
+from hasten.worker.speed import Speed
 
 log = logger("worker")
 State = Literal["starting", "ready", "draining", "down"]
@@ -44,6 +45,7 @@ class Worker:
         self._engine = make_engine()
         self._line = Line(self._engine.slots, model.engine.queue, settings.tenant_share)
         self._pace = Pace()
+        self._speed = Speed()
         self._well: bool | None = None
         """Whether the engine runs; None until its first start has ended."""
         self._draining = False
@@ -153,6 +155,8 @@ class Worker:
     def _done(self, end: End, chunks: int, clock: Stopwatch, first: float) -> Done:
         clock.record("decode", first or clock.elapsed_ms())
         usage, name = end.usage, self._model.name
+        computed = usage.prompt_tokens - usage.cached_tokens
+        self._speed.finished(clock.stages.get("first_token", 0.0), computed, clock.stages["decode"])
         _tokens.labels(name, "prompt").inc(usage.prompt_tokens)
         _tokens.labels(name, "cached").inc(usage.cached_tokens)
         _tokens.labels(name, "completion").inc(usage.completion_tokens)
@@ -255,6 +259,9 @@ class Worker:
             capabilities=engine.capabilities,
             context_window=self._model.context_window,
             loop_lag_ms=self._lag_ms,
+            cache_tokens=self._model.cache_tokens,
+            token_ms=round(self._speed.token_ms, 4),
+            answer_ms=round(self._speed.answer_ms, 1),
         )
 
     def _report(self) -> dict[str, Any]:
