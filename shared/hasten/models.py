@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, overload
 
 import msgspec
 
-from hasten.settings import SettingsError
+from hasten.settings import SettingsError, plain
 from hasten.topics import checked
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=65536)]
@@ -82,13 +82,13 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     aliases: list[str] = []
     engine: EngineConfig = EngineConfig()
     capabilities: list[str] = []
-    quality: float = 0.5
-    cost_per_1k_prompt: float = 0.0
-    cost_per_1k_completion: float = 0.0
-    context_window: int = 4096
-    token_budget: int = 1200
-    max_tokens: int = 512
-    ttft_prior_ms: float = 500.0
+    quality: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
+    cost_per_1k_prompt: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    cost_per_1k_completion: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    context_window: Annotated[int, msgspec.Meta(ge=1)] = 4096
+    token_budget: Annotated[int, msgspec.Meta(ge=1)] = 1200
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] = 512
+    ttft_prior_ms: Annotated[float, msgspec.Meta(gt=0)] = 500.0
     tokenizer: str = ""
     defaults: dict[str, Any] = {}
 
@@ -99,6 +99,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if engine.kind == "sim" and not engine.sim_prefix_cache:
             return 0
         return engine.cache_tokens or engine.slots * self.context_window
+
+
+AUTO = "auto"
+"""The name that leaves the choice of the model to the router."""
 
 
 def slug_of(name: str) -> str:
@@ -138,21 +142,46 @@ DEFAULTS = (SMALL, LARGE)
 """The embedded table: one small model in two precisions, which are real tiers of speed and plumbing, not of wisdom."""
 
 
+class RowError(SettingsError):
+    """What is wrong with one row: `row` counts from 0, `field` may be empty."""
+
+    def __init__(self, problem: str, row: int, field: str = "") -> None:
+        super().__init__(f"[[models]], row {row + 1}: {problem}")
+        self.row, self.field = row, field
+
+
 def model_table(config: Mapping[str, Any]) -> list[Model]:
-    """The `[[models]]` of the config, or `DEFAULTS`; raises SettingsError for a bad row or a slug used twice."""
+    """The `[[models]]` of the config, or `DEFAULTS`; raises SettingsError for a bad row or a name used twice."""
     rows = config.get("models")
     if rows is None:
         return [_with_slug(model) for model in DEFAULTS]
-    try:
-        table = [_with_slug(model) for model in msgspec.convert(rows, list[Model])]
-    except (msgspec.ValidationError, ValueError) as error:
-        raise SettingsError(f"[[models]]: {error}") from None
-    names = [name for model in table for name in {model.name, model.slug, *model.aliases}]
-    if not table:
+    if not isinstance(rows, list) or not rows:
         raise SettingsError("[[models]] is empty: give at least one model, or leave the table out")
-    if doubled := sorted({name for name in names if names.count(name) > 1}):
-        raise SettingsError(f"[[models]]: {', '.join(doubled)} is used twice")
+    table = [_row(row, index) for index, row in enumerate(rows)]
+    taken = {AUTO}
+    for index, model in enumerate(table):
+        names = [model.name, *([] if model.slug == model.name else [model.slug]), *model.aliases]
+        for name in names:
+            if name in taken:
+                raise RowError(_doubled(name), index, "aliases" if name in model.aliases else "name")
+            taken.add(name)
     return table
+
+
+def _doubled(name: str) -> str:
+    return f"{name} is what leaves the choice to the router" if name == AUTO else f"{name} is used twice"
+
+
+def _row(row: Any, index: int) -> Model:
+    try:
+        return _with_slug(msgspec.convert(row, Model))
+    except msgspec.ValidationError as error:
+        problem = plain(error)
+        unknown = re.search(r"there is no field `(\w+)`", problem)
+        field = unknown[1] if unknown else problem.partition(":")[0] if " - at" in str(error) else ""
+        raise RowError(problem, index, field) from None
+    except ValueError as error:
+        raise RowError(str(error), index, "slug" if isinstance(row, dict) and "slug" in row else "name") from None
 
 
 def _with_slug(model: Model) -> Model:

@@ -8,9 +8,9 @@ import msgspec
 
 from hasten.messages.failure import Failure
 from hasten.messages.route import Route
-from hasten.models import Model
+from hasten.models import AUTO, Model
 from hasten.router.difficulty import Difficulty, estimate
-from hasten.router.options import AUTO, Option, Snapshot, able, named, option, ranked, usable, usual_of, wide
+from hasten.router.options import Option, Snapshot, able, named, option, ranked, usable, usual_of, wide
 from hasten.router.settings import Settings
 from hasten.router.workers import Load, draw
 

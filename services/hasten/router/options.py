@@ -6,13 +6,11 @@ import msgspec
 
 from hasten.messages.failure import Failure
 from hasten.messages.route import Route
-from hasten.models import Model
+from hasten.models import AUTO, Model
 from hasten.router.affinity import anchor
 from hasten.router.settings import Settings
 from hasten.router.window import Latency
 from hasten.router.workers import Balance, Load, Usual, Work, best, draw
-
-AUTO = "auto"
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):

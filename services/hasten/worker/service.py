@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal
@@ -39,7 +39,15 @@ _crashes = counter("worker_engine_crashes_total", "Times the engine broke and wa
 class Worker:
     """One model on one engine. `make_engine` is called at the start, and again whenever the engine has broken."""
 
-    def __init__(self, settings: Settings, bus: Bus, model: Model, make_engine: Callable[[], Engine]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        bus: Bus,
+        model: Model,
+        make_engine: Callable[[], Engine],
+        table: Sequence[Model] = (),
+    ) -> None:
+        self._table, self._last_defaults = table, model.defaults
         self._settings, self._bus, self._model, self._make_engine = settings, bus, model, make_engine
         self.name = settings.worker or f"w-{secrets.token_hex(4)}"
         self._engine = make_engine()
@@ -114,7 +122,7 @@ class Worker:
                 raise Failed("deadline", "the deadline passed in the line")
             self._check_well()
             began = clock.elapsed_ms()
-            done = await self._answer(with_defaults(request, self._model.defaults), call, clock, place)
+            done = await self._answer(with_defaults(request, self._defaults()), call, clock, place)
             held = clock.elapsed_ms() - began
             first, answer = clock.stages.get("first_token", held), done.usage.completion_tokens
             pace.ended(_now_ms(), tokens, first, answer, held)
@@ -264,6 +272,13 @@ class Worker:
             answer_ms=round(self._speed.answer_ms, 1),
         )
 
+    def _defaults(self) -> dict[str, Any]:
+        """The sampling options of its row as the table has it now, or had it last."""
+        for row in self._table:
+            if row.slug == self._model.slug:
+                self._last_defaults = row.defaults
+        return self._last_defaults
+
     def _report(self) -> dict[str, Any]:
         return {
             "worker": self.name,
@@ -321,8 +336,10 @@ def _crash(error: Exception) -> EngineError:
     return EngineError("upstream", f"the engine broke ({type(error).__name__})", retry_after_ms=1000)
 
 
-def build(settings: Settings, bus: Bus, models: list[Model]) -> Worker:
-    """A worker for the row that the settings name, with the engine of its kind; raises SettingsError."""
+def build(settings: Settings, bus: Bus, models: Sequence[Model]) -> Worker:
+    """A worker for the row that the settings name, with the engine of its kind; raises SettingsError.
+
+    Where the rows of the table change later, it takes their `defaults`; the rest is a matter of its start."""
     model = find_model(settings.model, models)
     kind, data = engine_class(model.engine.kind), Path(settings.data)
-    return Worker(settings, bus, model, lambda: kind.from_config(model, data))
+    return Worker(settings, bus, model, lambda: kind.from_config(model, data), models)

@@ -98,8 +98,8 @@ class ModelInfo(Body, frozen=True, kw_only=True, omit_defaults=True):
 
     First-token times and `error_rate`, the share of attempts that were faults, are those of the last minutes, the
     newest weighing most; `samples` is how many first tokens there were and `age_s` how old the newest attempt is.
-    `breaker` is closed, partly open or open: whether all, some or none of the workers that are ready get requests.
-    `workers` counts these; `each` lists every worker.
+    `breaker` is that of all the workers that are ready (closed, open or half_open), or else `partly open`. `workers`
+    counts these; `each` lists every worker.
     """
 
     name: str
