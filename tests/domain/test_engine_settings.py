@@ -29,7 +29,7 @@ def _row(**engine: Any) -> dict[str, Any]:
         ("llama_quantization", "q4_k_m", "q4_k_m"),
         ("llama_cache_type", "q5_0", "q5_0"),
         ("llama_prefix_cache", "yes", "bool"),
-        ("llama_prefixcache", True, "unknown field"),
+        ("llama_prefixcache", True, "no field"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_place(field: str, value: Any, why: str) -> None:
