@@ -25,9 +25,9 @@ def data() -> Path:
     return DATA
 
 
-async def _said(data: Path, **settings: Any) -> str:
+async def _said(data: Path, window: int = 512, **settings: Any) -> str:
     config = msgspec.convert({"path": SMALL.engine.path, "slots": 1, **settings}, EngineConfig)
-    engine = LlamaEngine.from_config(Model(name="m", slug="m", engine=config, context_window=512), data)
+    engine = LlamaEngine.from_config(Model(name="m", slug="m", engine=config, context_window=window), data)
     await engine.start()
     try:
         request = Generate(messages=[Turn(role="user", content=COPY)], max_tokens=30, temperature=0.0)
@@ -43,8 +43,8 @@ async def test_guessing_ahead_and_other_steps_still_answer(data: Path) -> None:
     draft = {"llama_speculative": "draft", "llama_draft": SMALL.engine.path, "llama_draft_tokens": 4}
     for guessing in ({"llama_speculative": "ngram"}, draft):
         assert (await _said(data, **guessing))[:24] == plain[:24]
-    assert await _said(data, llama_batch=128, llama_prefill_threads=2, llama_continuous_batching=False)
-    assert await _said(data, llama_cache_type="q8_0")
+    others = {"llama_batch": 128, "llama_prefill_threads": 2, "llama_cache_type": "q8_0"}
+    assert await _said(data, llama_continuous_batching=False, **others)
 
 
 async def test_the_file_of_the_wanted_precision_is_run(data: Path, tmp_path: Path) -> None:
@@ -61,6 +61,11 @@ async def test_the_file_of_the_wanted_precision_is_run(data: Path, tmp_path: Pat
 async def test_a_draft_model_that_is_missing_is_one_sentence(data: Path) -> None:
     with pytest.raises(WeightsMissing, match=r"small.gguf is missing"):
         await _said(data, llama_speculative="draft", llama_draft="small.gguf")
+
+
+async def test_a_window_beyond_what_the_model_was_trained_for_is_refused(data: Path) -> None:
+    with pytest.raises(SettingsError, match="context_window of 8192 tokens at most"):
+        await _said(data, window=8448)
 
 
 def test_a_file_is_made_in_another_precision_once(tmp_path: Path) -> None:
