@@ -122,6 +122,24 @@ async def test_a_supported_pattern_is_followed(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        'root ::= ("red" | [a-c]+) "\\n"? # a comment\n',
+        'root ::= (word "," \n  word)* end?\r\nword ::= [^\\]a-]{2,5} .\n\n# the end\nend ::= "\\x41\\u00e9\\"" "x"{3}',
+        'root ::=\n  "a" |\n  "b" {2000}',
+        "",
+    ],
+)
+async def test_a_grammar_that_can_be_read_is_followed(
+    engine: LlamaEngine, capfd: pytest.CaptureFixture[str], grammar: str
+) -> None:
+    text, _ = await _answer(engine, "acme", _request("Name a colour.", extra={"grammar": grammar}, max_tokens=8))
+    assert text
+    assert not grammar.startswith('root ::= ("red"') or re.fullmatch(r"(red|[a-c]+)\n?", text)
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("system", ["", SYSTEM])
 async def test_what_a_compressor_puts_first_is_found_again_beside_other_passages(
     engine: LlamaEngine, data: Path, system: str

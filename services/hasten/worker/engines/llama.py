@@ -39,6 +39,7 @@ SAMPLING = frozenset(
         "dry_penalty_last_n",
         "dynatemp_exponent",
         "dynatemp_range",
+        "grammar",
         "ignore_eos",
         "json_schema",
         "logit_bias",
