@@ -3,8 +3,8 @@
 `python -m loadtest.overload` starts a NATS server and one worker whose simulator is the limit, and asks at random
 moments for a share of its capacity that is below, at and far above 1. Each request has a deadline. One tenant sends
 nine tenths of the requests, another one the rest. `goodput` is finished answers as a share of what the slots can make,
-`wasted` the share of the tokens made that belonged to answers cut off by their deadline. `--json` prints the figures for
-programs.
+`wasted` the share of the tokens made that belonged to answers cut off by their deadline. `--json` prints the figures
+for programs.
 """
 
 import argparse
