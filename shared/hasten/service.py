@@ -22,11 +22,10 @@ from hasten.messages.failure import Failed, Failure
 from hasten.telemetry import counter, gauge, histogram, logger, where
 from hasten.topics import PING_S, BadName, Reply, Topic, random_id
 
-__all__ = ["PING_S", "RETRY_AFTER_MS", "Admit", "Call", "Handler", "Service"]
+__all__ = ["PING_S", "Admit", "Call", "Handler", "Service"]
 
 log = logger("service")
-RETRY_AFTER_MS = 250
-OVERTAKING_S = 0.01
+OVERTAKING_S = (0.01, 0.1)
 """A CANCEL sent right behind its request comes by another subscription and is mostly heard first."""
 _requests = counter("requests_total", "Requests heard, by outcome", "service", "topic", "outcome")
 _active = gauge("requests_active", "Requests being handled", "service", "topic")
@@ -82,11 +81,14 @@ class Service:
         *,
         limit: int,
         waiting: int = 0,
+        share: float = 1.0,
         admit: Admit | None = None,
         last: bool = False,
         **tokens: str,
     ) -> None:
         """Hears a request or stream topic: at most `limit` handlers at once, `waiting` more in line, then overloaded.
+
+        The line is fair between tenants, and one of them may fill `share` of it.
 
         The handler gets (body, Call). For a request topic it returns the reply; for a stream it sends its events
         through the Call and ends with Done. Raising Failed answers with that Failure. `tokens` narrow the subject.
@@ -94,7 +96,7 @@ class Service:
         is heard in a drain until all else that was accepted has been answered.
         """
         subject = topic.narrowed(**tokens)
-        self._heard.append(_Heard(self.name, topic, handler, Limit(limit, waiting), admit, subject, last))
+        self._heard.append(_Heard(self.name, topic, handler, Limit(limit, waiting, share=share), admit, subject, last))
 
     def listen(self, topic: Topic, handler: Callable[[Any, dict[str, str]], None], **tokens: str) -> None:
         """Hears an event topic on every replica. The handler gets (body, tokens) and must not wait."""
@@ -116,7 +118,7 @@ class Service:
 
     async def start(self) -> None:
         """Subscribes to everything declared; requests are heard when it returns."""
-        if any(heard.topic.kind == "stream" for heard in self._heard):
+        if self._heard:
             self.listen(CANCEL, self._on_cancel)
         for heard in self._heard:
             subscription = await self.bus.subscribe(heard.subject, self._receiver(heard), queue=heard.topic.queue or "")
@@ -134,7 +136,8 @@ class Service:
     def _on_cancel(self, _: Any, tokens: dict[str, str]) -> None:
         key = (tokens["tenant"], tokens["request_id"])
         if not self._stop(key):
-            asyncio.get_running_loop().call_later(OVERTAKING_S, self._stop, key)
+            for later_s in OVERTAKING_S:
+                asyncio.get_running_loop().call_later(later_s, self._stop, key)
 
     def _stop(self, key: tuple[str, str]) -> bool:
         call = self._calls.get(key)
@@ -167,6 +170,7 @@ class Service:
         reply: Any = None
         try:
             call = self._tasks[task] = Call(self.bus, heard.topic, msg, heard.topic.parse(msg.subject), task)
+            call.replica = self.id
             reply = await self._admit(heard, msg, call)
         except BadName as error:
             reply = Failure(code="bad_request", detail=str(error))
@@ -206,23 +210,35 @@ class Service:
         return last
 
     async def _admit(self, heard: _Heard, msg: Msg, call: Call) -> Any:
-        if heard.limit.full:
-            raise Failed("overloaded", f"{self.name} is full", retry_after_ms=RETRY_AFTER_MS)
+        if heard.limit.full(call.tenant):
+            raise Failed("overloaded", f"{self.name} is full", retry_after_ms=heard.limit.retry_after_ms())
         if call.remaining_s() <= 0:
             raise Failed("deadline", "the deadline had passed when the request arrived")
         body = decode_request(heard.topic, msg.data)
         if heard.admit is not None:
             heard.admit(body, call)
-        if heard.topic.kind != "stream":
-            return await self._run(heard, call, self._one(heard, body, call))
         key = (call.tenant, call.request_id)
-        if key in self._calls:
-            raise Failed("bad_request", "a request with this id is being answered")
+        if heard.topic.kind != "stream":
+            return await self._run_one(heard, body, call, key)
+        if (other := self._calls.get(key)) is not None:
+            if not heard.topic.replaces:
+                raise Failed("bad_request", "a request with this id is being answered")
+            other.cancel("disconnected")
         self._calls[key] = call
         try:
             return await self._run(heard, call, self._many(heard, body, call))
         finally:
-            del self._calls[key]
+            if self._calls.get(key) is call:
+                del self._calls[key]
+
+    async def _run_one(self, heard: _Heard, body: Any, call: Call, key: tuple[str, str]) -> Any:
+        """One reply; a second request with the same id is answered as well, and only the first can be cancelled."""
+        known = self._calls.setdefault(key, call)
+        try:
+            return await self._run(heard, call, self._one(heard, body, call))
+        finally:
+            if known is call and self._calls.get(key) is call:
+                del self._calls[key]
 
     async def _run(self, heard: _Heard, call: Call, work: Coroutine[Any, Any, Any]) -> Any:
         """Does the work until the deadline and turns whatever happens into one reply."""
@@ -244,7 +260,9 @@ class Service:
             return self._broken(heard, error)
 
     async def _one(self, heard: _Heard, body: Any, call: Call) -> Any:
-        async with heard.limit.place():
+        async with heard.limit.place(call.tenant):
+            if call.remaining_s() <= 0:
+                raise Failed("deadline", "the deadline passed in the line")
             call.admitted.set()
             with heard.in_progress.track_inprogress():
                 return await heard.handler(body, call)

@@ -9,6 +9,7 @@ from small_talk import ECHO, TELL, TICK, Company, Said, Say, Tell, Tick, echo, t
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
+from hasten.limit import RETRY_AFTER_MS, Limit
 from hasten.messages.chat import CANCEL, Done, Nothing, Ping
 from hasten.messages.failure import Failure
 from hasten.nats_server import NatsServer
@@ -83,6 +84,35 @@ async def test_the_line_is_first_come_first_served(bus: Bus, company: Company) -
     gate.open.set()
     await asyncio.gather(*asked)
     assert gate.order == [str(number) for number in range(31)]
+
+
+async def test_tenants_take_turns_in_the_line_and_none_can_fill_it(bus: Bus, company: Company) -> None:
+    gate = Gate()
+    service = await company.hear(ECHO, gate.handle, limit=1, waiting=20, share=0.5)
+    asked = [ask(bus, "first")]
+    await until(lambda: gate.inside == 1)
+    for number in range(10):
+        asked.append(ask(bus, f"greedy{number}"))
+        await until(lambda: service.active == len(asked))
+    assert (await ask(bus, "greedy10")).code == "overloaded"
+    other = asyncio.create_task(bus.request(ECHO, Say(text="other"), tenant="other"))
+    await until(lambda: service.active == len(asked) + 1)
+    gate.open.set()
+    await asyncio.gather(other, *asked)
+    assert gate.order.index("other") <= 2
+    assert len(gate.order) == 12
+
+
+async def test_who_is_refused_hears_when_a_place_comes_free_each_another_time() -> None:
+    """c5-10: the advice is measured, and who comes back does not meet all the others."""
+    limit = Limit(4)
+    assert limit.retry_after_ms() == RETRY_AFTER_MS
+    async with limit.place():
+        await asyncio.sleep(0.08)
+    advice = [limit.retry_after_ms() for _ in range(8)]
+    assert advice[0] >= 80 // 4
+    assert advice[0] < advice[1] < advice[2] < advice[3]
+    assert advice[7] <= advice[3] + 1, "nobody is sent away for longer than all who are here take"
 
 
 async def test_who_gives_up_in_the_line_takes_no_place(bus: Bus, company: Company) -> None:

@@ -9,7 +9,7 @@ from hasten.messages.failure import Failed
 from hasten.messages.generate import Generate
 from hasten.models import Model
 from hasten.settings import SettingsError
-from hasten.worker.domain import Pace, check, check_in_time, estimate_tokens, find_model, with_defaults
+from hasten.worker.domain import check, check_in_time, estimate_tokens, find_model, with_defaults
 
 USER = Turn(role="user", content="hi")
 
@@ -73,33 +73,18 @@ def test_a_zero_is_not_open() -> None:
     assert with_defaults(_asks(temperature=0.0), {"temperature": 0.8}).temperature == 0.0
 
 
-def test_nothing_is_claimed_before_something_was_measured() -> None:
-    assert Pace().wait_ms(ahead=50, free=0, slots=1) == 0.0
-
-
-def test_the_wait_grows_with_the_line_and_shrinks_with_the_slots() -> None:
-    pace = Pace()
-    pace.finished(100.0)
-    assert pace.wait_ms(ahead=0, free=1, slots=2) == 0.0
-    assert pace.wait_ms(ahead=0, free=0, slots=2) == 50.0
-    assert pace.wait_ms(ahead=3, free=0, slots=2) == 200.0
-    assert pace.wait_ms(ahead=3, free=0, slots=4) == 100.0
-
-
-def test_a_pace_once_too_slow_is_measured_again() -> None:
-    pace = Pace()
-    pace.finished(1e6)
-    check_in_time(pace.wait_ms(ahead=0, free=1, slots=1), left_ms=10.0)
-    for _ in range(100):
-        pace.finished(5.0)
-    assert pace.wait_ms(ahead=0, free=0, slots=1) == pytest.approx(5.0, rel=0.01)
-
-
 def test_a_line_longer_than_the_deadline_is_refused_with_a_time_to_come_back() -> None:
     with pytest.raises(Failed) as caught:
-        check_in_time(900.0, left_ms=500.0)
+        check_in_time(wait_ms=900.0, needed_ms=100.0, left_ms=500.0)
     assert caught.value.failure.code == "overloaded"
-    assert caught.value.failure.retry_after_ms == 900
+    assert caught.value.failure.retry_after_ms == 500, "after so long the line is short enough"
+
+
+def test_who_has_time_is_admitted() -> None:
+    check_in_time(wait_ms=0.0, needed_ms=200.0, left_ms=200.0)
+    check_in_time(wait_ms=100.0, needed_ms=90.0, left_ms=200.0)
+    with pytest.raises(Failed):
+        check_in_time(wait_ms=0.0, needed_ms=300.0, left_ms=200.0)
 
 
 def test_models_are_found_by_name_alias_and_slug() -> None:

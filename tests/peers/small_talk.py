@@ -79,6 +79,7 @@ class Company:
         bus: Bus | None = None,
         limit: int = 64,
         waiting: int = 0,
+        share: float = 1.0,
         report: Callable[[], dict[str, Any]] | None = None,
         admit: Admit | None = None,
         last: bool = False,
@@ -86,7 +87,7 @@ class Company:
     ) -> Service:
         """Starts a service that answers one topic."""
         service = Service(bus or self._bus, f"test-{topic.name}", "Made up for a test.", report=report)
-        service.answer(topic, handler, limit=limit, waiting=waiting, admit=admit, last=last, **tokens)
+        service.answer(topic, handler, limit=limit, waiting=waiting, share=share, admit=admit, last=last, **tokens)
         await service.start()
         self._services.append(service)
         return service

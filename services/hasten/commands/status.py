@@ -11,6 +11,7 @@ from rich.table import Table
 from hasten.address import nats_url, without_secret
 from hasten.client import Hasten
 from hasten.commands.options import Json, Nats, Tenant, with_client
+from hasten.commands.worker_table import worker_table
 from hasten.discovery import Running
 from hasten.messages.failure import Failed
 from hasten.messages.route import ModelInfo
@@ -67,6 +68,8 @@ def show(console: Console, url: str, services: list[Running], models: list[Model
     _section(console, "Services", _services(services))
     if models:
         _section(console, "Models", model_table(models))
+    if any(model.each for model in models):
+        _section(console, "Workers", worker_table(models))
     if answers := answers_of(services):
         _section(console, "Answers", _answers(answers))
     for running in services:

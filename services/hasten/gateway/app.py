@@ -1,5 +1,7 @@
 """The ASGI application: which path is answered by what, how errors look, and how many requests are let in."""
 
+import contextlib
+
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,8 +15,8 @@ from hasten.gateway.embeddings import Embeddings
 from hasten.gateway.errors import error_headers, error_object, status_of
 from hasten.gateway.health import Health
 from hasten.gateway.models import Catalogue
+from hasten.limit import Limit
 from hasten.messages.failure import Failed, Failure
-from hasten.service import RETRY_AFTER_MS
 from hasten.telemetry import counter, gauge, logger, where
 
 log = logger("gateway")
@@ -72,7 +74,7 @@ class Door:
     """Counts what comes and goes, and says at once that it is full rather than let requests wait."""
 
     def __init__(self, app: ASGIApp, limit: int, paths: frozenset[str]) -> None:
-        self._app, self._limit, self._paths = app, limit, paths
+        self._app, self._limit, self._paths = app, Limit(limit), paths
         self.active = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,14 +86,16 @@ class Door:
                 _responses.labels(path, message["status"]).inc()
             await send(message)
 
-        if self.active >= self._limit and path.startswith("/v1/"):
-            full = Failed("overloaded", "the gateway is full", retry_after_ms=RETRY_AFTER_MS).failure
+        limited = path.startswith("/v1/")
+        if limited and self._limit.full():
+            full = Failed("overloaded", "the gateway is full", retry_after_ms=self._limit.retry_after_ms()).failure
             await error_response(full, scope)(scope, receive, counted)
             return
         self.active += 1
         _active.inc()
         try:
-            await self._app(scope, receive, counted)
+            async with self._limit.place() if limited else contextlib.nullcontext():
+                await self._app(scope, receive, counted)
         finally:
             self.active -= 1
             _active.dec()

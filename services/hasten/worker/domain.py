@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from hasten.messages.chat import Turn, needs_of
-from hasten.messages.failure import Code, Failed
+from hasten.messages.failure import Failed
 from hasten.messages.generate import Generate
 from hasten.models import Model
 from hasten.settings import SettingsError
@@ -14,7 +14,6 @@ from hasten.settings import SettingsError
 BYTES_PER_TOKEN = 3
 """English has four and more, Chinese three, code about three: an estimate on the long side."""
 TOKENS_PER_TURN = 6
-_SMOOTHING = 0.2
 _FIELDS = {"tools": "tools", "json": "response_format", "logprobs": "logprobs", "vision": "messages"}
 """Which field of a request a need comes from."""
 _NEVER = ("logprobs",)
@@ -29,9 +28,10 @@ def find_model(wanted: str, models: Sequence[Model]) -> Model:
     raise SettingsError(f"the model table has no {wanted!r}; it has {', '.join(model.name for model in models)}")
 
 
-def estimate_tokens(messages: Sequence[Turn]) -> int:
-    """About how many tokens these turns are, for queue figures only."""
-    size = sum(len(turn.text.encode("utf-8", "surrogatepass")) for turn in messages)
+def estimate_tokens(messages: Sequence[Turn], begun: str = "") -> int:
+    """About how many tokens these turns and the beginning of an answer are, for the line only."""
+    texts = (*(turn.text for turn in messages), begun)
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
     return size // BYTES_PER_TOKEN + TOKENS_PER_TURN * len(messages)
 
 
@@ -69,29 +69,15 @@ def with_defaults(request: Generate, defaults: Mapping[str, Any]) -> Generate:
     return msgspec.structs.replace(request, extra=extra, **known)
 
 
-class Pace:
-    """How long a generation takes here, smoothed; until one has ended nothing is claimed."""
+def check_in_time(wait_ms: float, needed_ms: float, left_ms: float) -> None:
+    """Raises Failed(overloaded) for a request whose deadline comes before its end: another worker may be quicker, and
+    so is this one once the line has moved on.
 
-    def __init__(self) -> None:
-        self.mean_ms: float | None = None
-
-    def finished(self, ms: float) -> None:
-        """Counts a generation that held a slot for `ms`."""
-        self.mean_ms = ms if self.mean_ms is None else self.mean_ms + _SMOOTHING * (ms - self.mean_ms)
-
-    def wait_ms(self, ahead: int, free: int, slots: int) -> float:
-        """How long the next request would wait with `ahead` before it in line and `free` slots (0 when unknown).
-
-        One of `slots` slots comes free every mean / slots; with a free one nobody waits, so a pace that was once
-        measured too slow is always measured again.
-        """
-        if ahead < free or self.mean_ms is None:
-            return 0.0
-        return self.mean_ms * (ahead - free + 1) / slots
-
-
-def check_in_time(wait_ms: float, left_ms: float) -> None:
-    """Raises Failed(overloaded) when the wait alone outlasts the deadline: another worker may be quicker."""
-    if wait_ms > left_ms:
-        code: Code = "overloaded"
-        raise Failed(code, "the line is longer than the deadline allows", retry_after_ms=round(wait_ms))
+    `needed_ms` of who gets a slot at once is the time to a first token: what is shown until the deadline is worth
+    something, and nobody else waits for the slot. Of who waits, or has waited, it is the time for a whole answer: else
+    all slots would go to requests that are about to expire.
+    """
+    late_ms = wait_ms + needed_ms - left_ms
+    if late_ms > 0:
+        what = "the line is longer" if wait_ms > 0 else "the answer takes longer"
+        raise Failed("overloaded", f"{what} than the deadline allows", retry_after_ms=max(1, round(late_ms)))

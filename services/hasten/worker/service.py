@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal
@@ -19,10 +19,12 @@ from hasten.messages.generate import GENERATE, STATUS, Generate, Status
 from hasten.models import Model
 from hasten.service import Call, Service
 from hasten.telemetry import Stopwatch, counter, histogram, logger
-from hasten.worker.domain import Pace, check, check_in_time, estimate_tokens, find_model, with_defaults
+from hasten.worker.domain import check, check_in_time, estimate_tokens, find_model, with_defaults
 from hasten.worker.engines import End, Engine, EngineError, engine_class
 from hasten.worker.line import Line, Place
+from hasten.worker.pace import Pace
 from hasten.worker.settings import Settings
+from hasten.worker.speed import Speed
 
 log = logger("worker")
 State = Literal["starting", "ready", "draining", "down"]
@@ -37,12 +39,21 @@ _crashes = counter("worker_engine_crashes_total", "Times the engine broke and wa
 class Worker:
     """One model on one engine. `make_engine` is called at the start, and again whenever the engine has broken."""
 
-    def __init__(self, settings: Settings, bus: Bus, model: Model, make_engine: Callable[[], Engine]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        bus: Bus,
+        model: Model,
+        make_engine: Callable[[], Engine],
+        table: Sequence[Model] = (),
+    ) -> None:
+        self._table, self._last_defaults = table, model.defaults
         self._settings, self._bus, self._model, self._make_engine = settings, bus, model, make_engine
         self.name = settings.worker or f"w-{secrets.token_hex(4)}"
         self._engine = make_engine()
-        self._line = Line(self._engine.slots)
+        self._line = Line(self._engine.slots, model.engine.queue, settings.tenant_share)
         self._pace = Pace()
+        self._speed = Speed()
         self._well: bool | None = None
         """Whether the engine runs; None until its first start has ended."""
         self._draining = False
@@ -94,27 +105,39 @@ class Worker:
     def _admit(self, request: Generate, call: Call) -> None:
         self._check_well()
         check(request, self._engine.capabilities, self._engine.continues)
-        line = self._line
-        wait = self._pace.wait_ms(line.ahead(request.priority), line.slots - line.active, line.slots)
-        check_in_time(wait, call.remaining_s() * 1000)
+        line, pace = self._line, self._pace
+        if line.crowded_by(call.tenant):
+            detail = "this tenant fills its share of the line"
+            raise Failed("overloaded", detail, retry_after_ms=max(1, round(line.share_ms(call.tenant))))
+        if pace.claims(_now_ms()):
+            tokens = estimate_tokens(request.messages, request.continues)
+            wait = line.wait_ms(call.tenant, request.priority)
+            needed = pace.slot_ms(tokens, request.max_tokens) if wait else pace.first_ms(tokens)
+            check_in_time(wait, needed, call.remaining_s() * 1000)
 
     def _check_well(self) -> None:
         if self._well is False:
             raise Failed("unavailable", "the engine broke and is not running", retry_after_ms=1000)
 
     async def _generate(self, request: Generate, call: Call) -> None:
-        clock = Stopwatch()
-        async with self._line.place(estimate_tokens(request.messages), request.priority) as place:
+        clock, pace = Stopwatch(), self._pace
+        tokens = estimate_tokens(request.messages, request.continues)
+        cost_ms = pace.slot_ms(tokens, request.max_tokens)
+        async with self._line.place(call.tenant, tokens, cost_ms, request.priority) as place:
             clock.record("queue", 0.0)
             _waited.labels(self._model.name).observe(clock.elapsed_ms() / 1000)
             if call.remaining_s() <= 0:
                 raise Failed("deadline", "the deadline passed in the line")
+            if place.waited and pace.claims(_now_ms()):
+                check_in_time(0.0, pace.slot_ms(tokens, request.max_tokens), call.remaining_s() * 1000)
             self._check_well()
             began = clock.elapsed_ms()
-            await self._answer(with_defaults(request, self._model.defaults), call, clock, place)
-            self._pace.finished(clock.elapsed_ms() - began)
+            done = await self._answer(with_defaults(request, self._defaults()), call, clock, place)
+            held = clock.elapsed_ms() - began
+            first, answer = clock.stages.get("first_token", held), done.usage.completion_tokens
+            pace.ended(_now_ms(), tokens, first, answer, held)
 
-    async def _answer(self, request: Generate, call: Call, clock: Stopwatch, place: Place) -> None:
+    async def _answer(self, request: Generate, call: Call, clock: Stopwatch, place: Place) -> Done:
         writer = ChunkWriter(_sender(call, place))
         engine, key = self._engine, f"{call.tenant}/{call.request_id}"
         try:
@@ -131,6 +154,7 @@ class Worker:
             writer.discard()
             await engine.abort(key)
         await call.send(done)
+        return done
 
     async def _relay(self, engine: Engine, key: str, request: Generate, writer: ChunkWriter, clock: Stopwatch) -> Done:
         began, first = clock.elapsed_ms(), 0.0
@@ -149,6 +173,8 @@ class Worker:
     def _done(self, end: End, chunks: int, clock: Stopwatch, first: float) -> Done:
         clock.record("decode", first or clock.elapsed_ms())
         usage, name = end.usage, self._model.name
+        computed = usage.prompt_tokens - usage.cached_tokens
+        self._speed.finished(clock.stages.get("first_token", 0.0), computed, clock.stages["decode"])
         _tokens.labels(name, "prompt").inc(usage.prompt_tokens)
         _tokens.labels(name, "cached").inc(usage.cached_tokens)
         _tokens.labels(name, "completion").inc(usage.completion_tokens)
@@ -251,7 +277,17 @@ class Worker:
             capabilities=engine.capabilities,
             context_window=self._model.context_window,
             loop_lag_ms=self._lag_ms,
+            cache_tokens=self._model.cache_tokens,
+            token_ms=round(self._speed.token_ms, 4),
+            answer_ms=round(self._speed.answer_ms, 1),
         )
+
+    def _defaults(self) -> dict[str, Any]:
+        """The sampling options of its row as the table has it now, or had it last."""
+        for row in self._table:
+            if row.slug == self._model.slug:
+                self._last_defaults = row.defaults
+        return self._last_defaults
 
     def _report(self) -> dict[str, Any]:
         return {
@@ -260,6 +296,7 @@ class Worker:
             "engine": self._model.engine.kind,
             "state": self._state,
             "queued": self._line.queued,
+            "generating": self._line.active,
         }
 
     async def drain(self) -> None:
@@ -302,12 +339,18 @@ def _sender(call: Call, place: Place) -> Send:
     return send
 
 
+def _now_ms() -> float:
+    return asyncio.get_running_loop().time() * 1000
+
+
 def _crash(error: Exception) -> EngineError:
     return EngineError("upstream", f"the engine broke ({type(error).__name__})", retry_after_ms=1000)
 
 
-def build(settings: Settings, bus: Bus, models: list[Model]) -> Worker:
-    """A worker for the row that the settings name, with the engine of its kind; raises SettingsError."""
+def build(settings: Settings, bus: Bus, models: Sequence[Model]) -> Worker:
+    """A worker for the row that the settings name, with the engine of its kind; raises SettingsError.
+
+    Where the rows of the table change later, it takes their `defaults`; the rest is a matter of its start."""
     model = find_model(settings.model, models)
     kind, data = engine_class(model.engine.kind), Path(settings.data)
-    return Worker(settings, bus, model, lambda: kind.from_config(model, data))
+    return Worker(settings, bus, model, lambda: kind.from_config(model, data), models)

@@ -10,7 +10,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     token of this worker, made up when empty; two workers of a model must not share one. `data` is the folder with the
     models. `status_interval_s` is the time between two words about itself: a worker not heard of for 2 s is gone.
     `revive_after_s` is the pause before a broken engine is started again; it doubles up to `revive_most_s` while that
-    fails.
+    fails. `tenant_share` is the most of the line that one tenant may fill.
     """
 
     model: str = ""
@@ -19,3 +19,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     status_interval_s: float = 0.25
     revive_after_s: float = 1.0
     revive_most_s: float = 30.0
+    tenant_share: float = 0.75

@@ -37,6 +37,7 @@ GENERATE = Topic(
     request=Generate,
     reply=ChatReply,
     kind="stream",
+    ping_s=0.25,
     summary="Generate on the worker that the router chose.",
 )
 
@@ -46,7 +47,9 @@ class Status(Body, frozen=True, kw_only=True, omit_defaults=True):
 
     `seq` counts from 1 since `started_ms`; a worker that is not heard of for 2 s is gone. `active` requests are in
     slots and `queued` wait for one; `queued_tokens` is the prompt work waiting; `oldest_ms` is how long the oldest
-    request without a token, in line or in a slot, has been there. `loop_lag_ms` is the worst of late.
+    request without a token, in line or in a slot, has been there. `loop_lag_ms` is the worst of late. `token_ms` is the
+    time to the first token per prompt token that had to be computed and `answer_ms` how long a slot is held after it,
+    both means of late and 0 until measured; `cache_tokens` is how many tokens of earlier prompts it keeps computed.
     """
 
     seq: int
@@ -64,6 +67,9 @@ class Status(Body, frozen=True, kw_only=True, omit_defaults=True):
     capabilities: list[str] = []
     context_window: int = 0
     loop_lag_ms: float = 0.0
+    cache_tokens: int = 0
+    token_ms: float = 0.0
+    answer_ms: float = 0.0
 
 
 STATUS = Topic(
