@@ -4,10 +4,10 @@ Under `make test-vllm` the same is asked of vLLM in process.
 """
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from engine_rig import WINDOW, Kind, asked, refused, text, whole
 
@@ -36,12 +36,18 @@ async def test_max_tokens_ends_with_length(engine: Engine) -> None:
     assert end.usage.completion_tokens == 5
 
 
-async def test_more_tokens_than_there_are_is_no_limit(engine: Engine) -> None:
+async def test_more_tokens_than_there_are_is_no_limit_or_a_refusal_of_that_field(engine: Engine) -> None:
     begun = await text(engine, asked(max_tokens=6))
     for limit in (WINDOW, 10**18):
-        deltas, end = await whole(engine.generate("acme/r", asked(max_tokens=limit)))
-        assert end.finish_reason == "stop"
-        assert "".join(delta.text for delta in deltas).startswith(begun)
+        try:
+            deltas, end = await whole(engine.generate("acme/r", asked(max_tokens=limit)))
+        except EngineError as error:
+            found = error.code, error.param, limit
+            assert found == ("bad_request", "max_tokens", 10**18)
+        else:
+            assert end.finish_reason == "stop"
+            assert "".join(delta.text for delta in deltas).startswith(begun)
+    assert await text(engine, asked(max_tokens=6)) == begun
 
 
 async def test_a_stop_sequence_ends_before_itself(engine: Engine) -> None:
@@ -86,11 +92,13 @@ async def test_no_character_is_ever_cut(engine: Engine) -> None:
 async def test_characters_of_several_tokens_come_whole(kind: Kind, engine: Engine, wanted: str) -> None:
     if kind.name == "sim":
         pytest.skip("the simulator has words for tokens")
-    form = {"type": "json_schema", "json_schema": {"name": "wanted", "schema": {"const": wanted}}}
-    deltas, end = await whole(engine.generate("acme/r", asked(max_tokens=80, response_format=form)))
-    assert json.loads("".join(delta.text for delta in deltas)) == wanted
-    assert len(deltas) < end.usage.completion_tokens
-    assert "\ufffd" not in "".join(delta.text for delta in deltas)
+    form = {"type": "json_schema", "json_schema": {"name": "it", "schema": {"type": "string", "enum": [wanted]}}}
+    deltas, end = await whole(engine.generate("acme/r", asked(max_tokens=120, response_format=form)))
+    said = "".join(delta.text for delta in deltas)
+    assert msgspec.json.decode(said) == wanted
+    assert "\ufffd" not in said
+    if wanted in said:
+        assert len(deltas) < end.usage.completion_tokens
 
 
 async def test_an_answer_goes_on_where_it_was_left(engine: Engine) -> None:
