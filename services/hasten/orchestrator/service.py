@@ -158,6 +158,7 @@ class Orchestrator:
                 yield flight, True
         for plan, reads in begun.plans():
             flight = self._new_flight(plan, tenant, reader.deadline_ms)
+            flight.asked = reader.call.request_id
             lease = lease_key(tenant, begun.plan, self._freshness.epoch) if reads and begun.plan.share else ""
             path = self._path(
                 begun.request, plan, flight, Share(self._leases, self._flights, flight, lease), begun.body
@@ -171,6 +172,7 @@ class Orchestrator:
         retried = False
         while True:
             flight, shared = await self._flight(request, reader.plan, reader.call.tenant, reader.deadline_ms)
+            flight.asked = flight.asked or reader.call.request_id
             outcome = await self._read(flight, shared, reader, may_retry=not retried)
             if outcome == "read":
                 return
