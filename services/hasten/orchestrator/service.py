@@ -68,7 +68,7 @@ class Orchestrator:
         self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting, share=SHARE)
         self.service.answer(EXPLAIN, self._explainer.explain, limit=EXPLAINED)
         replica = self.service.id
-        self.service.answer(RESUME, self._resume, limit=settings.limit, waiting=settings.waiting)
+        self.service.answer(RESUME, self._resume, limit=settings.limit, waiting=settings.waiting, share=SHARE)
         self.service.answer(REJOIN, self._rejoin, limit=FOLLOWERS, last=True, replica=replica)
         self.service.answer(FOLLOW, self._lead, limit=FOLLOWERS, last=True, replica=replica)
         self.service.listen(CANCEL, self._seats.on_cancel)
