@@ -81,7 +81,7 @@ def decide(request: Route, key: str, snapshot: Snapshot, policy: Settings) -> De
     floor = floor_of(difficulty.score, policy) if difficulty.known else 0.0
     kind, chosen = _choose(order, request, key, floor, budget_ms, policy)
     late = budget_ms is not None and chosen.slow_ms > budget_ms
-    better = any(one.model.quality > chosen.model.quality for one in order)
+    improves = any(one.model.quality > chosen.model.quality for one in order)
     decided = Decision(
         option=chosen,
         kind=kind,
@@ -89,7 +89,7 @@ def decide(request: Route, key: str, snapshot: Snapshot, policy: Settings) -> De
         confidence=_confidence(kind, chosen, difficulty, late, policy),
         difficulty=difficulty,
         over_budget=late,
-        cascade=kind != "named" and not difficulty.known and better,
+        cascade=kind != "named" and not difficulty.known and improves,
     )
     return msgspec.structs.replace(decided, reason=_reason(decided, len(order), budget_ms))
 
@@ -113,8 +113,12 @@ def _usable(
 
 
 def _capable(request: Route, snapshot: Snapshot, policy: Settings) -> Sequence[Model] | Failure:
-    """The models that could answer the request if they had a worker for it."""
+    """The models that could answer the request if they had a worker for it. One that has lost a worker may go on with
+    a model that was removed from the table meanwhile."""
     models: Sequence[Model] | Failure = named(request.model, snapshot.models)
+    if isinstance(models, Failure) and request.exclude:
+        gone = named(request.model, snapshot.retired)
+        models = models if isinstance(gone, Failure) else gone
     if not isinstance(models, Failure) and request.above:
         models = better(models, request.above, snapshot.models)
     if not isinstance(models, Failure):

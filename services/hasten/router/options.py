@@ -38,10 +38,12 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a decision goes by: the table, and by slug the workers, latencies, time a request holds a slot, probes
-    on their way, and how many tokens of the prompt each worker has in its prefix cache."""
+    """All that a decision goes by: the table, the rows that were removed from it, and by slug the workers, latencies,
+    time a request holds a slot, probes on their way, and how many tokens of the prompt each worker has in its prefix
+    cache."""
 
     models: Sequence[Model]
+    retired: Sequence[Model] = ()
     loads: Mapping[str, Sequence[Load]]
     latencies: Mapping[str, Latency]
     service_ms: Mapping[str, float] = {}
