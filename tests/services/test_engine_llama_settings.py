@@ -43,7 +43,7 @@ async def test_guessing_ahead_and_other_steps_still_answer(data: Path) -> None:
     draft = {"llama_speculative": "draft", "llama_draft": SMALL.engine.path, "llama_draft_tokens": 4}
     for guessing in ({"llama_speculative": "ngram"}, draft):
         assert (await _said(data, **guessing))[:24] == plain[:24]
-    others = {"llama_batch": 128, "llama_prefill_threads": 2, "llama_cache_type": "q8_0"}
+    others: dict[str, Any] = {"llama_batch": 128, "llama_prefill_threads": 2, "llama_cache_type": "q8_0"}
     assert await _said(data, llama_continuous_batching=False, **others)
 
 
