@@ -98,7 +98,6 @@ async def test_what_is_refused_is_not_printed(engine: LlamaEngine, capfd: pytest
         {"response_format": form},
         {"response_format": nested},
         {"response_format": {"type": "a secret"}},
-        {"max_tokens": 10**18},
     ):
         with pytest.raises(EngineError) as caught:
             await _answer(engine, "acme", _request("When does the ferry leave?", **options))

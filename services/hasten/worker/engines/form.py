@@ -11,7 +11,6 @@ from hasten.messages.generate import Generate
 from hasten.worker.engines.engine import EngineError
 from hasten.worker.engines.gbnf import readable
 
-MOST_TOKENS = 2**31 - 1
 DEEPEST, LONGEST = 16, 1000
 """How deep the groups of a pattern may lie in one another, and its characters."""
 _DATA = frozenset({"const", "default", "enum", "examples"})
@@ -31,8 +30,6 @@ _PIECE = re.compile(
 
 def check(request: Generate) -> None:
     """Raises EngineError(bad_request) that says what to do instead."""
-    if request.max_tokens > MOST_TOKENS:
-        raise _refused(f"max_tokens must be at most {MOST_TOKENS}", "max_tokens")
     grammar = request.extra.get("grammar", "")
     if not isinstance(grammar, str) or not readable(grammar):
         raise _refused(
