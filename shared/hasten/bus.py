@@ -14,7 +14,7 @@ from nats.aio.subscription import Subscription
 from hasten.address import without_secret
 from hasten.codec import decode, encode
 from hasten.connection import Connection
-from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, TENANT, now_ms
+from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, RESUMABLE, TENANT, now_ms
 from hasten.messages.chat import CANCEL, Nothing
 from hasten.messages.failure import Failed, Failure
 from hasten.stream import IDLE_S, Stream
@@ -62,7 +62,10 @@ class Bus:
     def __init__(self, client: Connection, inbox: str) -> None:
         self._client = client
         self._inbox = f"{inbox}.{secrets.token_hex(11)}"
+        self.serves = inbox == INBOX
+        """Whether this is a service's connection; a tenant's may publish to no inbox and look for no process."""
         self._sinks: dict[str, Sink] = {}
+        self._telling: set[asyncio.Task[None]] = set()
         self._asked: set[asyncio.Future[Msg]] = set()
         self._doubtful: set[asyncio.Future[Msg]] = set()
         self.js = client.jetstream(timeout=5)
@@ -123,6 +126,14 @@ class Bus:
                 sink(msg)
             except Exception as error:
                 log.error("a reply could not be taken: %s", where(error))
+        elif self.serves and is_inbox(msg.reply):
+            telling = asyncio.get_running_loop().create_task(self._tell_nobody_reads(msg.reply))
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
+
+    async def _tell_nobody_reads(self, reply: str) -> None:
+        with contextlib.suppress(nats.errors.Error):
+            await self._client.publish(reply, b"", headers={"Status": "503"})
 
     def _open(self, sink: Sink) -> tuple[str, Callable[[], None]]:
         """A reply subject of its own for this sink, and what forgets it."""
@@ -147,6 +158,11 @@ class Bus:
     def outstanding(self) -> int:
         """How many requests and streams wait for replies."""
         return len(self._sinks)
+
+    @property
+    def subscriptions(self) -> int:
+        """How many subscriptions the connection has."""
+        return len(self._client._subs)
 
     def _headers(self, deadline_ms: float, request_id: str | None, headers: dict[str, str] | None) -> dict[str, str]:
         made = dict(headers or {})
@@ -203,9 +219,10 @@ class Bus:
 
         Raises BadName for a token or request id that may not be in a subject, and nothing else. `deadline_ms` is
         absolute (unix ms); without it the request may take `DEFAULT_TIMEOUT_S`. A request that was sent before the
-        connection was lost and has no reply `LATE_REPLY_S` after it is back fails as disconnected.
+        connection was lost and has no reply `LATE_REPLY_S` after it is back fails as disconnected. When the caller is
+        cancelled, whoever works on the request is told to stop.
         """
-        deadline_ms = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000
+        deadline_ms, request_id = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000, request_id or random_id()
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         subject = topic.subject(**tokens)
 
@@ -225,6 +242,9 @@ class Bus:
             return failed.failure
         except nats.errors.Error as error:
             return Failure(code="disconnected", detail=f"NATS: {type(error).__name__}", retry_after_ms=1000)
+        except asyncio.CancelledError:
+            await self._cancel(tokens.get("tenant") or (headers or {}).get(TENANT), request_id)
+            raise
         finally:
             forget()
             answer.cancel()
@@ -240,20 +260,41 @@ class Bus:
         request_id: str | None = None,
         headers: dict[str, str] | None = None,
         idle_s: float = IDLE_S,
+        first_s: float | None = None,
+        next_seq: int = 0,
+        resumable: bool = False,
+        probe: str = "",
         **tokens: str,
     ) -> Stream:
         """Sends a request whose replies are a stream. Raises BadName, and Failed when it could not be sent.
 
-        A topic whose subject holds no tenant has it in the TENANT header. Leaving the stream early publishes CANCEL.
+        A topic whose subject holds no tenant has it in the TENANT header. Leaving the stream early publishes CANCEL; a
+        `resumable` one that was lost does not, and its sender goes on for a while. `probe` is the name of the service
+        that sends: in a silence the server is asked whether its process is there, and if not the stream ends at once.
         """
         deadline_ms = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000
         request_id = checked("request id", request_id or random_id())
         subject = topic.subject(**tokens)
         tenant = tokens["tenant"] if "tenant" in tokens else checked("tenant", (headers or {})[TENANT])
+        sent_headers = self._headers(deadline_ms, request_id, headers) | ({RESUMABLE: "1"} if resumable else {})
+        watched: list[tuple[str, Callable[[], None]]] = []
+
+        def ended() -> None:
+            forget_replies()
+            for _, forget in watched:
+                forget()
+
+        def gone() -> None:
+            stream.lose(f"the process of the {probe} has ended")
+
+        async def look_for(replica: str) -> None:
+            if not watched:
+                watched.append(self.watch_reader(gone))
+            with contextlib.suppress(nats.errors.Error):
+                await self._client.publish(f"$SRV.PING.{probe}.{replica}", b"", watched[0][0])
 
         async def abandon() -> None:
-            with contextlib.suppress(nats.errors.Error):
-                await self.publish(CANCEL, Nothing(), tenant=tenant, request_id=request_id)
+            await self._cancel(tenant, request_id)
 
         def receive(msg: Msg) -> None:
             try:
@@ -261,17 +302,24 @@ class Bus:
             except Failed as failed:
                 stream.fail(failed.failure)
 
-        reply, forget = self._open(receive)
-        stream = Stream(deadline_ms, idle_s, forget, abandon)
+        reply, forget_replies = self._open(receive)
+        look = look_for if probe else None
+        more: dict[str, Any] = {"next_seq": next_seq, "first_s": first_s, "resumable": resumable, "probe": look}
+        stream = Stream(deadline_ms, idle_s, ended, abandon, **more)
         try:
-            await self.send(subject, body, reply=reply, headers=self._headers(deadline_ms, request_id, headers))
+            await self.send(subject, body, reply=reply, headers=sent_headers)
         except nats.errors.Error as error:
-            forget()
+            ended()
             raise Failed("disconnected", f"NATS: {type(error).__name__}", retry_after_ms=1000) from None
         except BaseException:
-            forget()
+            ended()
             raise
         return stream
+
+    async def _cancel(self, tenant: str | None, request_id: str) -> None:
+        if tenant is not None:
+            with contextlib.suppress(nats.errors.Error):
+                await self.publish(CANCEL, Nothing(), tenant=tenant, request_id=request_id)
 
     def watch_reader(self, gone: Callable[[], None]) -> tuple[str, Callable[[], None]]:
         """A reply subject to publish chunks with: `gone` is called when the server says that nobody reads them.

@@ -11,7 +11,7 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from hasten.bus import Bus
-from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, TENANT, now_ms
+from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, RESUMABLE, TENANT, now_ms
 from hasten.messages.chat import Accepted, Chunk, Done, Ping
 from hasten.messages.failure import Code, Failed, Failure
 from hasten.topics import Topic, checked, random_id
@@ -33,6 +33,8 @@ class Call:
         self.tenant = tokens.get("tenant") or _named("tenant", headers.get(TENANT))
         self.request_id = _named("request id", headers.get(REQUEST_ID)) or random_id()
         self.deadline_ms = _deadline_of(headers)
+        self.resumable = RESUMABLE in headers
+        self.replica = ""
         self.admitted = asyncio.Event()
         self.ended = False
         self.chunks = 0
@@ -50,7 +52,7 @@ class Call:
         """Says once that the request was admitted; it goes out before any other event."""
         if not self._accepted:
             self._accepted = True
-            await self.send(Accepted(request_id=self.request_id))
+            await self.send(Accepted(request_id=self.request_id, replica=self.replica))
 
     async def send(self, event: Any) -> None:
         """Publishes one event of the stream. The handler is cancelled when nobody reads any more."""

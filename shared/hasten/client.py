@@ -11,12 +11,13 @@ from nats.aio.subscription import Subscription
 from hasten.address import nats_url
 from hasten.answered import Answered
 from hasten.bus import INBOX, Bus
+from hasten.chat_stream import ChatStream
 from hasten.codec import decode
 from hasten.deadline import now_ms
 from hasten.discovery import Running, survey
 from hasten.messages.cache import INVALIDATE, Invalidate, Invalidation
 from hasten.messages.change import CHANGE, Change
-from hasten.messages.chat import CANCEL, CHAT, ChatReply, Nothing
+from hasten.messages.chat import CANCEL, ChatReply, Nothing
 from hasten.messages.explain import EXPLAIN, Explanation
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.retrieve import DOCUMENT, INGESTED, Document, Ingested
@@ -64,16 +65,12 @@ class Hasten:
         """Asks and yields the events of the answer as they come; the last one is Done or Failure.
 
         `options` are fields of ChatRequest (knowledge, model, cache …). Leaving the loop early, or being cancelled,
-        stops the generation.
+        stops the generation. An orchestrator that is lost in mid-stream, or a connection, costs a pause: the answer is
+        gone on with from what has come, or ends with a Failure that says why not.
         """
-        stream = await self.bus.stream(
-            CHAT,
-            {**_body(prompt), **options},
-            deadline_ms=now_ms() + timeout_s * 1000,
-            request_id=request_id,
-            tenant=self.tenant,
-        )
-        async with stream:
+        body, deadline_ms = {**_body(prompt), **options}, now_ms() + timeout_s * 1000
+        stream = ChatStream(self.bus, self.tenant, body, deadline_ms=deadline_ms, request_id=request_id)
+        async with await stream.open():
             async for event in stream:
                 yield event
 
@@ -160,11 +157,15 @@ class Hasten:
 
     async def models(self, *, timeout_s: float = 5.0) -> list[ModelInfo]:
         """The models that may be asked for, with their live figures; raises Failed."""
+        return (await self.model_list(timeout_s=timeout_s)).models
+
+    async def model_list(self, *, timeout_s: float = 5.0) -> ModelList:
+        """Like `models`, with what one router says of its model table; raises Failed."""
         deadline_ms = now_ms() + timeout_s * 1000
         reply = await self.bus.request(MODELS, Models(), deadline_ms=deadline_ms, tenant=self.tenant)
         if not isinstance(reply, ModelList):
             raise Failed.of(reply)
-        return reply.models
+        return reply
 
     async def services(self) -> list[Running]:
         """Every replica that runs, by name. A tenant's own NATS user is not allowed to ask: it sees none."""

@@ -8,11 +8,13 @@ from typing import Any, Self
 import msgspec
 
 from hasten.deadline import now_ms
-from hasten.messages.chat import Chunk, Done
+from hasten.messages.chat import Accepted, Chunk, Done
 from hasten.messages.failure import Failure
 
 IDLE_S = 5.0
 """A stream that is silent for longer has lost its sender: senders ping every second."""
+PROBE_S = 0.4
+"""After this silence a sender is looked for: its process may have ended."""
 
 
 class Stream:
@@ -20,18 +22,32 @@ class Stream:
 
     Yields the topic's reply Structs and ends after Done or Failure. A gap in the sequence, silence for `idle_s` and a
     passed deadline end it with a Failure of their own: silence is never taken for an answer. When the reader leaves
-    before the sender has ended, `abandon` tells the sender.
+    before the sender has ended, `abandon` tells the sender; not so at the end of a `resumable` one that was only
+    lost. Chunks are numbered from `next_seq`. The first event has to come within `first_s`, if that is given. `probe`
+    is called after `PROBE_S` of silence with the replica that sends, if that has said who it is.
     """
 
     def __init__(
-        self, deadline_ms: float, idle_s: float, forget: Callable[[], None], abandon: Callable[[], Awaitable[None]]
+        self,
+        deadline_ms: float,
+        idle_s: float,
+        forget: Callable[[], None],
+        abandon: Callable[[], Awaitable[None]],
+        *,
+        next_seq: int = 0,
+        first_s: float | None = None,
+        resumable: bool = False,
+        probe: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._deadline_ms, self._idle_s, self._forget, self._abandon = deadline_ms, idle_s, forget, abandon
+        self._patience_s = first_s or idle_s
+        self._resumable, self._probe = resumable, probe
+        self._sender = ""
+        self._lost = False
         self._events: deque[Any] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._since = 0.0
-        self._next_seq = 0
+        self._next_seq = next_seq
         self._closed = self._sender_ended = False
 
     @property
@@ -48,7 +64,13 @@ class Stream:
         """Ends the stream with a failure that its sender does not know of, and will be told to stop for."""
         self._take(failure)
 
+    def lose(self, detail: str) -> None:
+        """Ends the stream because its sender is known to be lost."""
+        self._lost = True
+        self._take(Failure(code="incomplete", detail=detail, retry_after_ms=1000))
+
     def _take(self, event: Any) -> None:
+        self._patience_s = self._idle_s
         self._events.append(event)
         self._wake()
 
@@ -69,23 +91,40 @@ class Stream:
 
     async def _event(self) -> Any:
         loop = asyncio.get_running_loop()
-        self._since = loop.time()
+        since_s, allowed_s = loop.time(), self._patience_s
+        probe = self._probe if self._sender else None
         while not self._events:
             left_s = (self._deadline_ms - now_ms()) / 1000
-            silent_s = loop.time() - self._since
+            silent_s = loop.time() - since_s
             if left_s <= 0:
                 return Failure(code="deadline", detail="the deadline passed", tokens_sent=self._next_seq)
-            if silent_s >= self._idle_s:
-                silence = f"no sign of life for {self._idle_s:g} s"
-                return Failure(code="incomplete", detail=silence, retry_after_ms=1000, tokens_sent=self._next_seq)
-            if self._timer is None:
-                self._timer = loop.call_later(min(left_s, self._idle_s - silent_s), self._on_timer)
-            self._waiter = loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+            if silent_s >= allowed_s:
+                return self._silence(allowed_s)
+            if probe is not None and silent_s >= PROBE_S:
+                await probe(self._sender)
+                probe = None
+                continue
+            await self._wait(min(left_s, (PROBE_S if probe is not None else allowed_s) - silent_s))
         return self._events.popleft()
+
+    def _silence(self, allowed_s: float) -> Failure:
+        self._lost = True
+        silence = f"no sign of life for {allowed_s:g} s"
+        return Failure(code="incomplete", detail=silence, retry_after_ms=1000, tokens_sent=self._next_seq)
+
+    async def _wait(self, most_s: float) -> None:
+        """Waits for an event, `most_s` seconds or a little less."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None and self._timer.when() > loop.time() + most_s:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer = loop.call_later(most_s, self._on_timer)
+        self._waiter = loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
 
     def _on_timer(self) -> None:
         """One timer serves all events, which are many: when it was too early, whoever waits sets it anew."""
@@ -93,7 +132,9 @@ class Stream:
         self._wake()
 
     def _checked(self, event: Any) -> Any:
-        if isinstance(event, Chunk):
+        if isinstance(event, Accepted):
+            self._sender = event.replica
+        elif isinstance(event, Chunk):
             if event.seq != self._next_seq:
                 return self._incomplete()
             self._next_seq += 1
@@ -104,9 +145,14 @@ class Stream:
         return event
 
     def _incomplete(self) -> Failure:
-        return Failure(
-            code="incomplete", detail=f"chunk {self._next_seq} was lost on the way", tokens_sent=self._next_seq
-        )
+        self._lost = True
+        detail = f"chunk {self._next_seq} was lost on the way"
+        return Failure(code="incomplete", detail=detail, retry_after_ms=1000, tokens_sent=self._next_seq)
+
+    @property
+    def lost(self) -> bool:
+        """Whether it ended because its sender was silent or a chunk never came: the sender may go on nevertheless."""
+        return self._lost
 
     async def aclose(self) -> None:
         """Leaves the stream; a sender that has not ended is told to stop."""
@@ -116,7 +162,7 @@ class Stream:
         if self._timer is not None:
             self._timer.cancel()
         self._forget()
-        if not self._sender_ended:
+        if not self._sender_ended and not (self._lost and self._resumable):
             await self._abandon()
 
     async def __aenter__(self) -> Self:

@@ -48,7 +48,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     answers it (None for events). `kind` is `request` (one reply), `stream` (many, ended by done or failure),
     `event` (to everybody, may be lost) or `stored` (JetStream acknowledges it). `queue` names the queue group of the
     service that hears it; None means that every subscriber does. `decode` replaces the plain decoding of the body.
-    `ping_s` is the longest silence of a stream.
+    `ping_s` is the longest silence of a stream. A request of a stream that `replaces` stops the one with the same id
+    that is still being answered; otherwise it is refused.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     decode: Callable[[bytes], Any] | None = None
     ping_s: float = PING_S
+    replaces: bool = False
     summary: str = ""
 
     @property

@@ -70,7 +70,7 @@ def test_an_empty_answer_has_a_role_a_reason_and_an_end() -> None:
 def test_a_failure_after_tokens_is_an_error_and_an_end() -> None:
     _, error, end = frames(Chunk(seq=0, text="a"), Failure(code="incomplete", detail="lost"))
     assert error == {
-        "error": {"message": "lost", "type": "server_error", "param": None, "code": "incomplete"},
+        "error": {"message": "lost", "type": "server_error", "param": None, "code": "incomplete", "retryable": True},
     }
     assert end == "[DONE]"
 

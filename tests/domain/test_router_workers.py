@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hasten.messages.generate import Status
-from hasten.router.workers import Load, Workers, draw, least_pressed
+from hasten.router.workers import Balance, Load, Usual, Work, Workers, best, draw
+
+USUAL = Usual(answer_ms=2000, token_ms=0.5, p95_ms=500)
+
+
+def choose(loads: list[Load], key: str, tokens: int = 0, cached: dict[str, int] | None = None) -> Load | None:
+    return best(loads, Work(key=key, tokens=tokens, cached=cached or {}), USUAL, Balance())
 
 
 def status(seq: int = 1, *, started: int = 1, **fields: Any) -> Status:
@@ -88,9 +94,9 @@ def test_workers_that_left_long_ago_are_forgotten() -> None:
 
 
 def test_a_free_slot_means_no_wait_and_a_queue_its_work() -> None:
-    assert Load(name="w", slots=4, in_flight=3, tokens=0).wait_ms(2000, 0.5) == 0
-    assert Load(name="w", slots=4, in_flight=4, tokens=0).wait_ms(2000, 0.5) == 500
-    assert Load(name="w", slots=4, in_flight=7, tokens=4000).wait_ms(2000, 0.5) == 2500
+    assert Load(name="w", slots=4, in_flight=3, tokens=0).wait_ms(USUAL) == 0
+    assert Load(name="w", slots=4, in_flight=4, tokens=0).wait_ms(USUAL) == 500
+    assert Load(name="w", slots=4, in_flight=7, tokens=4000).wait_ms(USUAL) == 2500
 
 
 def test_long_prompts_go_to_different_workers() -> None:
@@ -100,7 +106,7 @@ def test_long_prompts_go_to_different_workers() -> None:
         for name in ("w1", "w2"):
             workers.hear("m", name, status(), 0.0)
         for number, tokens in enumerate((21_000, 21_000, 2_500, 2_500)):
-            chosen = least_pressed(workers.loads("m", 0.0), f"{key}{number}", 2000, 0.5, 500)
+            chosen = choose(workers.loads("m", 0.0), f"{key}{number}", tokens)
             assert chosen is not None
             workers.sent("m", chosen.name, tokens, 0.0)
             where[number] = chosen.name
@@ -110,15 +116,15 @@ def test_long_prompts_go_to_different_workers() -> None:
 
 def test_a_hanging_worker_gets_no_more_while_another_works() -> None:
     hangs, busy = Load(name="hangs", slots=8, in_flight=1, oldest_ms=9000), Load(name="busy", slots=8, in_flight=7)
-    chosen = least_pressed([hangs, busy], "k", 2000, 0.5, 300)
+    chosen = choose([hangs, busy], "k")
     assert chosen is not None
     assert chosen.name == "busy"
 
 
 def test_equals_are_spread_evenly_and_always_alike() -> None:
     loads = [Load(name=f"w{number}", slots=4) for number in range(4)]
-    chosen = [least_pressed(loads, str(number), 2000, 0.5, 300) for number in range(400)]
-    again = [least_pressed(loads[::-1], str(number), 2000, 0.5, 300) for number in range(400)]
+    chosen = [choose(loads, str(number)) for number in range(400)]
+    again = [choose(loads[::-1], str(number)) for number in range(400)]
     assert chosen == again
     counts = [sum(one == load for one in chosen) for load in loads]
     assert min(counts) > 60

@@ -207,7 +207,7 @@ async def test_a_failure_after_tokens_of_a_whole_answer_has_a_status(made: Edge)
 
 async def test_silence_after_tokens_is_an_error_and_an_end(bus: Bus) -> None:
     """An orchestrator that was killed says nothing: neither an end nor a ping."""
-    async with edge(bus, silence_s=0.5) as made:
+    async with edge(bus, silence_s=0.5, resume_s=0.5) as made:
 
         async def dies(msg: Msg) -> None:
             for event in (Accepted(request_id="r"), Chunk(seq=0, text="Half an ans")):

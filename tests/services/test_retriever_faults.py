@@ -12,10 +12,11 @@ from indexed_words import DIM, HashedWords
 from retriever_rig import Rig, running, until, vectors_for
 
 from hasten.bus import Bus
+from hasten.deadline import now_ms
 from hasten.freshness import Freshness
 from hasten.messages.change import CHANGE, STREAM, Change
 from hasten.messages.failure import Failed, Failure
-from hasten.messages.retrieve import Document, Passage
+from hasten.messages.retrieve import RETRIEVE, Document, Passage, Retrieve
 from hasten.nats_server import NatsServer
 from hasten.retriever.intake import DURABLE
 from hasten.retriever.records import Key
@@ -383,6 +384,11 @@ async def test_closing_a_retriever_that_never_started_is_quiet(bus: Bus, tmp_pat
     with contextlib.suppress(asyncio.CancelledError):
         await starting
     await retriever.close()
+    ask = Retrieve(query="fee", knowledge=["help"])
+    reply = await bus.request(RETRIEVE, ask, tenant="acme", deadline_ms=now_ms() + 2000)
+    assert (type(reply), reply.code) == (Failure, "unavailable"), "neither of them listens any more"
+    left = [task for task in asyncio.all_tasks() if "Retriever" in getattr(task.get_coro(), "__qualname__", "")]
+    assert left == []
 
 
 def test_the_stand_in_is_what_the_tests_take_it_for() -> None:

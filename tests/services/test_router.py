@@ -3,17 +3,17 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any
 
 import msgspec
 import pytest_asyncio
+from router_rig import EASY, HARD, Attempts, Workers, ask, figures, samples
+from small_talk import until
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
 from hasten.messages.chat import FINISHED, Finished
 from hasten.messages.failure import Failure
-from hasten.messages.generate import STATUS, Status
-from hasten.messages.route import MODELS, ROUTE, ModelInfo, ModelList, Models, Route, Routed
+from hasten.messages.route import ROUTE, Route, Routed
 from hasten.models import model_table
 from hasten.router.service import Router, build
 from hasten.router.settings import Settings
@@ -26,29 +26,15 @@ TABLE = model_table(
         ]
     }
 )
-EASY, HARD = "What is the price of the Basic plan?", "Explain why and compare the trade-offs."
 
 
 @pytest_asyncio.fixture
 async def router(bus: Bus) -> AsyncIterator[Router]:
-    made = build(Settings(probe_share=0), bus, TABLE)
+    made = build(Settings(probe_share=0, gone_s=60), bus, TABLE)
     await made.start()
     yield made
     await made.drain()
     await made.close()
-
-
-class Workers:
-    """Announces workers as they would themselves."""
-
-    def __init__(self, bus: Bus) -> None:
-        self._bus, self._seq = bus, 0
-
-    async def say(self, slug: str, worker: str, **fields: Any) -> None:
-        self._seq += 1
-        plain = {"state": "ready", "engine": "sim", "model": slug, "slots": 64, "queue_limit": 64, **fields}
-        await self._bus.publish(STATUS, Status(seq=self._seq, started_ms=1, **plain), slug=slug, worker=worker)
-        await self._bus.flush()
 
 
 @pytest_asyncio.fixture
@@ -56,21 +42,9 @@ async def workers(bus: Bus) -> Workers:
     return Workers(bus)
 
 
-async def ask(bus: Bus, text: str = EASY, *, request_id: str | None = None, **fields: Any) -> Any:
-    return await bus.request(ROUTE, Route(text=text, **fields), request_id=request_id, tenant="acme")
-
-
-async def finish(bus: Bus, count: int, **fields: Any) -> None:
-    for seq in range(1, count + 1):
-        event = Finished(source="o1", seq=seq, request_id=f"r{seq}", **{"outcome": "done", **fields})
-        await bus.publish(FINISHED, event, tenant="acme")
-    await bus.flush()
-
-
-async def figures(bus: Bus, slug: str) -> ModelInfo:
-    reply = await bus.request(MODELS, Models(), tenant="acme")
-    assert isinstance(reply, ModelList)
-    return next(info for info in reply.models if info.slug == slug)
+@pytest_asyncio.fixture
+async def attempts(bus: Bus) -> Attempts:
+    return Attempts(bus)
 
 
 async def test_a_request_gets_a_model_a_worker_and_the_sizes(bus: Bus, router: Router, workers: Workers) -> None:
@@ -89,9 +63,9 @@ async def test_a_request_gets_a_model_a_worker_and_the_sizes(bus: Bus, router: R
     assert hard.reason.startswith("Large ")
 
 
-async def test_a_router_that_has_just_started_waits_for_the_first_word(
-    bus: Bus, router: Router, workers: Workers
-) -> None:
+async def test_a_router_that_has_just_started_waits_for_the_first_word(bus: Bus, workers: Workers) -> None:
+    router = build(Settings(settle_ms=60_000, gone_s=60), bus, TABLE)
+    await router.start()
     asked = asyncio.create_task(ask(bus, model="Large"))
     await asyncio.sleep(0.05)
     await workers.say("small", "s1")
@@ -99,15 +73,19 @@ async def test_a_router_that_has_just_started_waits_for_the_first_word(
     assert not asked.done(), "the first word was of another model"
     await workers.say("large", "l1")
     assert isinstance(await asked, Routed)
+    await router.close()
 
 
-async def test_nobody_there_is_unavailable_after_a_short_wait_and_then_at_once(bus: Bus, router: Router) -> None:
-    first = await ask(bus)
-    assert isinstance(first, Failure)
-    assert (first.code, first.retry_after_ms) == ("unavailable", 1000)
+async def test_nobody_there_is_unavailable_after_a_short_wait_and_then_at_once(bus: Bus) -> None:
+    router = build(Settings(settle_ms=300), bus, TABLE)
     started = time.monotonic()
-    assert isinstance(await ask(bus), Failure)
-    assert time.monotonic() - started < Settings().settle_ms / 1000
+    await router.start()
+    for _ in range(2):
+        refused = await ask(bus)
+        assert isinstance(refused, Failure)
+        assert (refused.code, refused.retry_after_ms) == ("unavailable", 1000)
+        assert time.monotonic() - started >= 0.3
+    await router.close()
 
 
 async def test_the_first_wait_respects_the_deadline(bus: Bus) -> None:
@@ -119,20 +97,30 @@ async def test_the_first_wait_respects_the_deadline(bus: Bus) -> None:
     await router.close()
 
 
+async def announced(bus: Bus, workers: Workers, name: str) -> float:
+    """Lets a worker speak until a request is sent to it; returns a time just before its last word."""
+    while True:
+        before = time.monotonic()
+        await workers.say("small", name)
+        if isinstance(reply := await ask(bus), Routed):
+            assert reply.worker == name
+            return before
+
+
 async def test_a_silent_worker_leaves_within_two_seconds_and_one_that_drains_at_once(
-    bus: Bus, router: Router, workers: Workers
+    bus: Bus, workers: Workers
 ) -> None:
-    await workers.say("small", "silent")
-    assert (await ask(bus)).worker == "silent"
-    started = time.monotonic()
+    router = build(Settings(settle_ms=0), bus, TABLE)
+    await router.start()
+    started = await announced(bus, workers, "silent")
     while isinstance(await ask(bus), Routed):
         await asyncio.sleep(0.05)
         assert time.monotonic() - started < 20, "still routed to a worker that is gone"
     assert time.monotonic() - started >= 1.5, "a worker is not gone after one missed status"
-    await workers.say("small", "s2")
-    assert (await ask(bus)).worker == "s2"
+    await announced(bus, workers, "s2")
     await workers.say("small", "s2", state="draining")
     assert (await ask(bus)).code == "unavailable"
+    await router.close()
 
 
 async def test_a_burst_between_two_statuses_is_shared(bus: Bus, router: Router, workers: Workers) -> None:
@@ -150,57 +138,42 @@ async def test_excluded_workers_are_not_chosen(bus: Bus, router: Router, workers
     assert (await ask(bus, exclude=["s1", "s2"])).code == "unavailable"
 
 
-async def test_measured_latencies_move_the_choice_and_hits_do_not(bus: Bus, router: Router, workers: Workers) -> None:
+async def test_measured_latencies_move_the_choice_and_hits_do_not(
+    bus: Bus, router: Router, workers: Workers, attempts: Attempts
+) -> None:
     """c2-19: a hit says nothing of the model that once made the answer."""
     await workers.say("small", "s1")
     await workers.say("large", "l1")
-    await finish(bus, 50, slug="small", worker="s1", cache="exact", ttft_ms=9000.0, total_ms=9000.0)
+    hit = Finished(source="o1", seq=1, request_id="r1", outcome="done", slug="small", cache="exact", ttft_ms=9000.0)
+    await bus.publish(FINISHED, hit, tenant="acme")
     assert (await figures(bus, "small")).samples == 0
     assert (await ask(bus, latency_budget_ms=1000)).model == "Small"
-    await finish(bus, 50, slug="small", worker="s1", worker_ttft_ms=3000.0, ttft_ms=3100.0, total_ms=9000.0)
+    await attempts.say(50, "small", ttft_ms=3000.0, total_ms=9000.0)
+    await until(lambda: samples(router, "small") == 50)
     measured = await figures(bus, "small")
     assert (measured.samples, measured.p50_ttft_ms, measured.p95_ttft_ms) == (50, 3000, 3000)
     assert (await ask(bus, latency_budget_ms=1000)).model == "Large"
+    small, large = await ask(bus, model="Small"), await ask(bus, model="Large")
+    assert (small.p95_ttft_ms, large.p95_ttft_ms) == (3000, 0), "a prior is no measurement to hedge by"
 
 
-async def test_failing_fast_does_not_look_good(bus: Bus, router: Router, workers: Workers) -> None:
+async def test_failing_fast_does_not_look_good(bus: Bus, router: Router, workers: Workers, attempts: Attempts) -> None:
+    """c5-07: also when each request was answered by another model in the end."""
     await workers.say("small", "s1")
     await workers.say("large", "l1")
-    await finish(bus, 30, slug="small", worker="s1", outcome="upstream", total_ms=2.0)
+    await attempts.say(30, "small", outcome="upstream", total_ms=2.0)
+    await until(lambda: samples(router, "small") == 30)
     assert (await ask(bus, latency_budget_ms=1000)).model == "Large"
 
 
-async def test_two_replicas_decide_alike(nats_server: Any, bus: Bus, workers: Workers) -> None:
-    table = model_table({"models": [{"name": name} for name in ("a", "b", "c")]})
-    other = await Bus.connect(nats_server.url)
-    replicas = [build(Settings(), bus, table), build(Settings(), other, table)]
-    for replica in replicas:
-        await replica.start()
-    for slug in "abc":
-        await workers.say(slug, f"{slug}-1", slots=500)
-        await finish(bus, 40, slug=slug, worker=f"{slug}-1", worker_ttft_ms=200.0, total_ms=500.0)
-    await asyncio.gather(bus.flush(), other.flush())
-    await asyncio.sleep(0.1)
-    chosen = {}
-    for number in range(20):
-        replies = [await ask(bus, request_id=f"r{number}") for _ in range(6)]
-        models = {reply.model for reply in replies}
-        assert len(models) == 1
-        chosen[number] = models.pop()
-    assert len(set(chosen.values())) == 3, "equals are spread"
-    assert all(replica._service.endpoints[0].num_requests > 0 for replica in replicas), "both have answered"
-    for replica in replicas:
-        await replica.close()
-    await other.close()
-
-
 async def test_events_of_unknown_models_and_broken_ones_change_nothing(
-    bus: Bus, router: Router, workers: Workers
+    bus: Bus, router: Router, workers: Workers, attempts: Attempts
 ) -> None:
     await workers.say("nobody", "n1")
     await bus.client.publish("hasten.v1.status.small.s1", b'{"seq": "x"}')
-    await bus.client.publish("hasten.v1.finished.acme", b"[]")
-    await finish(bus, 3, slug="nobody", worker="n1", worker_ttft_ms=1.0)
+    await bus.client.publish("hasten.v1.attempted.small", b"[]")
+    await bus.client.publish("hasten.v1.sent.small.s1", b"{}")
+    await attempts.say(3, "nobody", ttft_ms=1.0)
     await workers.say("small", "s1")
     assert (await ask(bus)).worker == "s1"
 

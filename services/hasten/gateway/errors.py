@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from hasten.messages.failure import Failure
+from hasten.messages.failure import RETRYABLE, Failure
 
 STATUS = {
     "bad_request": 400,
@@ -39,13 +39,16 @@ def status_of(failure: Failure) -> int:
 
 
 def error_object(failure: Failure) -> dict[str, Any]:
-    """The body of an error response, and the data of an error frame on a stream."""
+    """The body of an error response, and the data of an error frame on a stream: OpenAI's fields, and whether to ask
+    again, when, which model failed and how many chunks had been sent, as far as that is known."""
     status = status_of(failure)
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     message = failure.detail or failure.code.replace("_", " ")
     error: dict[str, Any] = {"message": message, "type": kind, "param": failure.param, "code": failure.code}
     wait_ms = retry_after_ms(failure)
-    return {"error": error | ({"retry_after_ms": wait_ms} if wait_ms else {})}
+    more = {"retry_after_ms": wait_ms, "model": failure.model, "tokens_sent": failure.tokens_sent}
+    known = {name: value for name, value in more.items() if value}
+    return {"error": error | known | ({"retryable": True} if failure.code in RETRYABLE else {})}
 
 
 def retry_after_ms(failure: Failure) -> int | None:

@@ -9,6 +9,7 @@ import msgspec
 from starlette.types import Receive, Send
 
 from hasten.bus import Bus
+from hasten.chat_stream import ChatStream
 from hasten.deadline import now_ms
 from hasten.gateway.completion import Completion
 from hasten.gateway.domain import Ask
@@ -16,9 +17,8 @@ from hasten.gateway.feed import Feed
 from hasten.gateway.head import Head
 from hasten.gateway.settings import Settings
 from hasten.gateway.sse import HEADERS, PING, Frames
-from hasten.messages.chat import CANCEL, CHAT, Chunk, Done, Nothing, Ping
+from hasten.messages.chat import CANCEL, Chunk, Done, Nothing, Ping
 from hasten.messages.failure import Failed, Failure
-from hasten.stream import Stream
 from hasten.telemetry import counter
 
 CANCEL_WAIT_S = 1.0
@@ -64,18 +64,20 @@ class Exchange:
             return "left"
         return "answered" if self._over else "cut"
 
-    async def _open(self) -> Stream:
+    async def _open(self) -> ChatStream:
         patience_ms = self._ask.deadline_ms or self._settings.deadline_s * 1000
-        return await self._bus.stream(
-            CHAT,
+        stream = ChatStream(
+            self._bus,
+            self._tenant,
             self._ask.body,
             deadline_ms=now_ms() + patience_ms,
             request_id=self._head.request_id,
-            idle_s=self._settings.silence_s,
-            tenant=self._tenant,
+            silence_s=self._settings.silence_s,
+            resume_s=self._settings.resume_s,
         )
+        return await stream.open()
 
-    async def _pump(self, stream: Stream) -> None:
+    async def _pump(self, stream: ChatStream) -> None:
         async for event in stream:
             self._head.see(event)
             if not isinstance(event, Ping):
@@ -135,7 +137,7 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-async def _settled(stream: Stream) -> None:
+async def _settled(stream: ChatStream) -> None:
     """Gives the request a moment to end. A CANCEL can be lost, or overtake the request; leaving the stream before its
     end sends another."""
     with contextlib.suppress(TimeoutError):

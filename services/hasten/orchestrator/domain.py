@@ -107,6 +107,11 @@ def lease_key(tenant: str, plan: Plan, epoch: str) -> str:
     return hashlib.sha256(msgspec.json.encode([tenant, plan.flight, epoch])).hexdigest()
 
 
+def prompt_hash(messages: list[Turn]) -> str:
+    """What tells the prompt of an answer from any other: an answer that was begun with it goes on with no other."""
+    return hashlib.sha256(msgspec.json.encode(messages)).hexdigest()[:32]
+
+
 def refresh_due(hit: CacheHit, refresh_s: float) -> bool:
     """Whether an answer is made anew while it is still served: it has expired, or will within `refresh_s`."""
     if hit.kind != "exact":

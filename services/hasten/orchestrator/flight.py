@@ -11,6 +11,7 @@ from hasten.messages.cache import CacheMiss
 from hasten.messages.chat import Chunk, Done, Note, Turn
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.follow import Basis
+from hasten.orchestrator.results import Results
 from hasten.telemetry import Stopwatch, logger, where
 from hasten.topics import random_id
 
@@ -28,7 +29,8 @@ class Flight:
     generates it.
     """
 
-    def __init__(self, tenant: str, deadline_ms: float, *, tags: list[str], read_seq: int) -> None:
+    def __init__(self, tenant: str, deadline_ms: float, *, tags: list[str], read_seq: int, results: Results) -> None:
+        self.results = results
         self.tenant, self.deadline_ms, self.tags, self.read_seq = tenant, deadline_ms, tags, read_seq
         self.id = random_id()
         self.watch = Stopwatch()
@@ -101,9 +103,14 @@ class Flight:
         """The chunks so far."""
         return [event for event in self._events if isinstance(event, Chunk)]
 
+    @property
+    def failed(self) -> bool:
+        """Whether it ended with a Failure."""
+        return self.ended and isinstance(self._events[-1], Failure)
+
     async def events(self) -> AsyncGenerator[Any, None]:
         """Every event from the first on; leave the iterator to leave the flight."""
-        self.readers += 1
+        self.join()
         try:
             index = 0
             while True:
@@ -114,10 +121,18 @@ class Flight:
                     return
                 await self._more.wait()
         finally:
-            self.readers -= 1
-            if not self.readers and not self.ended and self._task is not None:
-                self.abandoned = True
-                self._task.cancel()
+            self.leave()
+
+    def join(self) -> None:
+        """Counts somebody who wants the answer."""
+        self.readers += 1
+
+    def leave(self) -> None:
+        """Ends what `join` began; the last to leave stops the flight."""
+        self.readers -= 1
+        if not self.readers and not self.ended and self._task is not None:
+            self.abandoned = True
+            self._task.cancel()
 
 
 class Flights:

@@ -14,11 +14,13 @@ from hasten.messages.cache import Answer, CacheHit, CacheMiss
 from hasten.messages.chat import ChatRequest, Turn
 from hasten.messages.compress import Compressed
 from hasten.messages.failure import Failed
+from hasten.messages.resume import Resume
 from hasten.messages.retrieve import Passage, Retrieved
 from hasten.messages.route import Routed
-from hasten.orchestrator.domain import Plan
+from hasten.orchestrator.domain import Plan, prompt_hash
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.generation import Generation, Reroute
+from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.lease import Lease
 from hasten.orchestrator.permission import forbidden
 from hasten.orchestrator.recent import Recent
@@ -41,7 +43,10 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 class Path:
     """Takes one flight from its first lookup to its end (`run`), and stores what it brought.
 
-    `share` is its part in what other replicas do; `on_hit` is called with each hit that is served.
+    `share` is its part in what other replicas do; `on_hit` is called with each hit that is served; `hedges` is the
+    budget for second attempts, one for the whole replica. With `begun` it goes on with an answer that its reader has
+    the beginning of: what would not begin so is left alone, and a generation has the same prompt and model or none is
+    made.
     """
 
     def __init__(
@@ -55,10 +60,12 @@ class Path:
         flight: Flight,
         share: Share,
         on_hit: Callable[[CacheHit], None],
+        hedges: Hedges,
+        begun: Resume | None = None,
     ) -> None:
         self._bus, self._settings, self._freshness, self._recent = bus, settings, freshness, recent
         self._request, self._plan, self._flight = request, plan, flight
-        self._share, self._on_hit = share, on_hit
+        self._share, self._on_hit, self._hedges, self._begun = share, on_hit, hedges, begun
         self._stages = Stages(bus, settings, request, plan, flight)
         self._tasks: list[asyncio.Task[Any]] = []
         self._exact_task: asyncio.Task[CacheHit | CacheMiss] | None = None
@@ -97,6 +104,8 @@ class Path:
             if (lease := await self._share.led()) is not None:
                 return lease
             await asyncio.wait([self._exact_task])
+        if self._begun is not None:
+            return await self._share.led()
         return await self._share.claim() if self._hit_of(self._exact_task) is None else None
 
     async def _lead(self) -> Prepared | None:
@@ -127,7 +136,8 @@ class Path:
             outcome = await relay.follow(lease)
             if outcome == "ended":
                 return None
-            lease = None if outcome == "apart" else await self._share.take(lease)
+            alone = outcome == "apart" or self._begun is not None
+            lease = None if alone else await self._share.take(lease)
         flight.followed = False
         if flight.chunks:
             await self._resume()
@@ -144,7 +154,7 @@ class Path:
         if not flight.model:
             raise Failed("incomplete", "the replica that led this answer was lost", retry_after_ms=1000)
         routed = await self._stages.route(None, model=flight.model)
-        self._note_route(routed)
+        self._note_route(routed, flight.prompt)
         await self._stream(routed, flight.prompt, Retrieved(), None)
 
     def remembered(self) -> CacheHit | None:
@@ -155,9 +165,14 @@ class Path:
         hit = self._recent.find(tenant, key, self._request.cache.max_age_s, time.monotonic())
         return (
             hit
-            if hit is not None and self._freshness.fresh(tenant, [*hit.tags, *self._request.cache.tags], hit.read_seq)
+            if hit is not None
+            and self._freshness.fresh(tenant, [*hit.tags, *self._request.cache.tags], hit.read_seq)
+            and self._begins_as_shown(hit)
             else None
         )
+
+    def _begins_as_shown(self, hit: CacheHit) -> bool:
+        return self._begun is None or hit.answer.text.startswith("".join(self._begun.shown))
 
     def _hit_of(self, task: asyncio.Task[CacheHit | CacheMiss] | None) -> CacheHit | None:
         if task is None or not task.done() or task.cancelled():
@@ -170,7 +185,7 @@ class Path:
             if self._flight.miss is None or not by_key:
                 self._flight.miss = found
             return None
-        if found.stale and not self._plan.store:
+        if (found.stale and not self._plan.store) or not self._begins_as_shown(found):
             return None
         tags = [*found.tags, *self._request.cache.tags]
         if not self._freshness.fresh(self._flight.tenant, tags, found.read_seq):
@@ -184,7 +199,7 @@ class Path:
         vector = await self._stages.embed() if self._plan.embeds else None
         semantic = self._spawn(self._stages.semantic(vector)) if vector and self._plan.read_semantic else None
         retrieve = self._spawn(self._stages.retrieve(vector)) if self._request.knowledge else None
-        route = self._spawn(self._stages.route(vector))
+        route = self._spawn(self._stages.route(vector, model=self._begun.model if self._begun else None))
         lookups = {lookup for lookup in (self._exact_task, semantic) if lookup is not None}
         while lookups:
             answered, lookups = await asyncio.wait(lookups, return_when=asyncio.FIRST_COMPLETED)
@@ -205,10 +220,12 @@ class Path:
 
     async def _generate(self, prepared: Prepared) -> None:
         flight, retrieved, compressed = self._flight, prepared.retrieved, prepared.compressed
+        if self._begun is not None:
+            self._repeat(self._begun, prepared)
         if self._request.knowledge:
             flight.read_seq = min(flight.read_seq, retrieved.read_seq)
             flight.tags = list(dict.fromkeys([*flight.tags, *(tag for one in retrieved.passages for tag in one.tags)]))
-        self._note_route(prepared.routed)
+        self._note_route(prepared.routed, compressed.messages)
         kept = set(compressed.used)
         used = [passage for passage in retrieved.passages if passage.id in kept]
         if self._request.knowledge:
@@ -219,8 +236,16 @@ class Path:
         flight.sources = _sources(used)["passages"]
         await self._stream(prepared.routed, compressed.messages, retrieved, prepared.vector)
 
+    def _repeat(self, begun: Resume, prepared: Prepared) -> None:
+        """Says what the reader has been shown, which the generation goes on from; raises Failed for another prompt."""
+        if begun.prompt != prompt_hash(prepared.compressed.messages):
+            changed = "what the answer was made of has changed: it cannot be gone on with, ask anew"
+            raise Failed("incomplete", changed, retry_after_ms=0)
+        for text in begun.shown:
+            self._flight.text(text)
+
     async def _stream(self, routed: Routed, messages: list[Turn], retrieved: Retrieved, vector: bytes | None) -> None:
-        generation = Generation(self._bus, self._flight, self._request, self._settings)
+        generation = Generation(self._bus, self._flight, self._request, self._settings, self._hedges)
         reroute = Reroute(self._stages, retrieved.passages, vector, self._note_route)
         answer = await generation.run(routed, messages, reroute)
         await self._finish(answer, vector)
@@ -243,9 +268,9 @@ class Path:
         self._on_hit(hit)
         replay(self._flight, hit, self._settings.replay_words)
 
-    def _note_route(self, routed: Routed) -> None:
-        fields = ("model", "worker", "reason", "confidence", "difficulty", "expected_ttft_ms")
-        data = {name: getattr(routed, name) for name in fields}
+    def _note_route(self, routed: Routed, messages: list[Turn]) -> None:
+        fields = ("model", "worker", "reason", "confidence", "difficulty", "expected_ttft_ms", "over_budget", "cascade")
+        data = {name: getattr(routed, name) for name in fields} | {"prompt": prompt_hash(messages)}
         self._flight.note("route", {**data, "features": routed.features} if self._request.explain else data)
 
     def _note_sources(self, used: list[Passage], missing: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any
 
 import nats.errors
@@ -13,23 +14,28 @@ from hasten.fingerprint import question_hash
 from hasten.freshness import Freshness
 from hasten.limit import SHARE
 from hasten.messages.cache import SERVED, CacheHit, Served
-from hasten.messages.chat import CHAT, FINISHED, ChatRequest, Chunk, Done, Finished, Note
+from hasten.messages.chat import CANCEL, CHAT, FINISHED, ChatRequest, Chunk, Done, Finished, Note
 from hasten.messages.explain import EXPLAIN
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.follow import FOLLOW, Basis, Follow
+from hasten.messages.resume import REJOIN, RESUME, Resume
+from hasten.orchestrator import resume
 from hasten.orchestrator.domain import Plan, lease_key, plan_of
 from hasten.orchestrator.explain import Explainer
 from hasten.orchestrator.flight import Flight, Flights
+from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.lease import Lease, Leases
 from hasten.orchestrator.path import Path
 from hasten.orchestrator.permission import outcome_of
-from hasten.orchestrator.reader import Reader
+from hasten.orchestrator.reader import Differs, Reader
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.refresh import Refresher
+from hasten.orchestrator.results import Results
+from hasten.orchestrator.seat import Seats
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.share import Share
 from hasten.service import Call, Service
-from hasten.telemetry import Stopwatch, counter, histogram
+from hasten.telemetry import counter, histogram
 from hasten.topics import BadName, checked, random_id
 
 _answers = counter("answers_total", "Requests that ended, by source of the answer or failure code", "source")
@@ -50,16 +56,22 @@ class Orchestrator:
     def __init__(self, bus: Bus, settings: Settings, freshness: Freshness) -> None:
         self._bus, self._settings, self._freshness = bus, settings, freshness
         self._flights = Flights()
+        self._seats = Seats(settings.grace_s)
         self._recent = Recent(settings.recent_entries, settings.recent_s)
+        self._hedges = Hedges(settings.hedge_share, settings.hedge_burst)
         self._source = random_id()
         self._finished = 0
         self._counts: dict[str, int] = {}
         self.service = Service(bus, "orchestrator", "Answers chat requests", report=self.report)
         self._explainer = Explainer(bus)
+        self._results = Results(bus)
         self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting, share=SHARE)
         self.service.answer(EXPLAIN, self._explainer.explain, limit=EXPLAINED)
         replica = self.service.id
+        self.service.answer(RESUME, self._resume, limit=settings.limit, waiting=settings.waiting)
+        self.service.answer(REJOIN, self._rejoin, limit=FOLLOWERS, last=True, replica=replica)
         self.service.answer(FOLLOW, self._lead, limit=FOLLOWERS, last=True, replica=replica)
+        self.service.listen(CANCEL, self._seats.on_cancel)
         self._leases = Leases(bus, replica, settings.max_deadline_ms / 1000)
         self._refresher = Refresher(self._leases, self._launch_refresh, settings.refresh_s)
 
@@ -73,32 +85,92 @@ class Orchestrator:
         """Figures for `$SRV.STATS`."""
         return {
             "flights": len(self._flights.all),
+            "seats": len(self._seats),
             "answers": dict(self._counts),
             "leases": dict(self._leases.counts),
+            "hedges": dict(self._hedges.counts),
             "applied": self._freshness.applied,
         }
 
     async def _chat(self, request: ChatRequest, call: Call) -> None:
         for name in request.knowledge:
             _check_collection(name)
-        plan = plan_of(request)
-        asked_ms = min(request.deadline_ms or self._settings.deadline_ms, self._settings.max_deadline_ms)
-        deadline_ms = min(call.deadline_ms, now_ms() + asked_ms)
-        reader = Reader(call, Stopwatch())
+        reader = Reader(call, plan_of(request), self._deadline_ms(request, call, now_ms()))
+        await self._serve(reader, self._follow(request, reader))
+
+    def _deadline_ms(self, request: ChatRequest, call: Call, asked_ms: float) -> float:
+        wanted_ms = min(request.deadline_ms or self._settings.deadline_ms, self._settings.max_deadline_ms)
+        return min(call.deadline_ms, asked_ms + wanted_ms)
+
+    async def _serve(self, reader: Reader, reading: Coroutine[Any, Any, None]) -> None:
         try:
-            async with asyncio.timeout(max(0.0, (deadline_ms - now_ms()) / 1000)):
-                await self._follow(request, plan, call, deadline_ms, reader)
+            async with asyncio.timeout(max(0.0, (reader.deadline_ms - now_ms()) / 1000)):
+                await reading
         except TimeoutError:
             await reader.end(Failure(code="deadline", detail="the deadline passed", tokens_sent=reader.chunks))
         finally:
-            await self._announce(call, reader, plan)
+            await self._announce(reader)
 
-    async def _follow(self, request: ChatRequest, plan: Plan, call: Call, deadline_ms: float, reader: Reader) -> None:
+    async def _resume(self, body: Resume, call: Call) -> None:
+        """Goes on with a lost stream: with its flight here, or where it was, or from what the caller has of it."""
+        if resume.seated(self._seats.find(call.tenant, call.request_id), body):
+            resume.count("here")
+            await self._rejoin(body, call)
+        elif body.replica not in ("", self.service.id) and await resume.pass_on(self._bus, body, call):
+            resume.count("elsewhere")
+        else:
+            await self._begin_again(body, call)
+
+    async def _rejoin(self, body: Resume, call: Call) -> None:
+        seat = self._seats.find(call.tenant, call.request_id)
+        if seat is None or not resume.seated(seat, body):
+            raise Failed("not_found", "this replica does not have that answer any more")
+        reader = resume.reader_of(seat, body, call)
+        await self._serve(reader, self._read_on(seat.flight, seat.reader.shared, reader))
+
+    async def _read_on(self, flight: Flight, shared: bool, reader: Reader) -> None:
+        await self._read(flight, shared, reader, may_retry=False)
+
+    async def _begin_again(self, body: Resume, call: Call) -> None:
+        begun = resume.Begun.of(body)
+        for name in begun.request.knowledge:
+            _check_collection(name)
+        asked_ms = min(body.asked_ms or now_ms(), now_ms())
+        deadline_ms = self._deadline_ms(begun.request, call, asked_ms)
+        reader = Reader(call, begun.plan, deadline_ms, chunks=len(body.shown), shown=begun.text)
+        resume.count("anew")
+        await self._serve(reader, self._go_on(begun, reader) if body.shown else self._follow(begun.request, reader))
+
+    async def _go_on(self, begun: resume.Begun, reader: Reader) -> None:
+        """Reads the first flight that says what was shown and more; the last one can say nothing else."""
+        for flight, shared in self._flights_from(begun, reader):
+            with contextlib.suppress(Differs):
+                if await self._read(flight, shared, reader, may_retry=shared) == "read":
+                    return
+        resume.count("nowhere")
+        raise Differs
+
+    def _flights_from(self, begun: resume.Begun, reader: Reader) -> Iterator[tuple[Flight, bool]]:
+        tenant, key = reader.call.tenant, begun.key(reader.call.tenant)
+        for known in [(tenant, begun.plan.flight)] * begun.plan.share + [key]:
+            flight = self._flights.find(known)
+            if flight is not None and not flight.ended and self._joins(flight, reader.deadline_ms):
+                yield flight, True
+        for plan, reads in begun.plans():
+            flight = self._new_flight(plan, tenant, reader.deadline_ms)
+            lease = lease_key(tenant, begun.plan, self._freshness.epoch) if reads and begun.plan.share else ""
+            path = self._path(
+                begun.request, plan, flight, Share(self._leases, self._flights, flight, lease), begun.body
+            )
+            self._flights.launch(key, flight, path.run)
+            yield flight, False
+
+    async def _follow(self, request: ChatRequest, reader: Reader) -> None:
         """Reads the flight of this request; joins or starts the next one when another's fails before its first chunk,
         or turns out to have been read before a change."""
         retried = False
         while True:
-            flight, shared = await self._flight(request, plan, call.tenant, deadline_ms)
+            flight, shared = await self._flight(request, reader.plan, reader.call.tenant, reader.deadline_ms)
             outcome = await self._read(flight, shared, reader, may_retry=not retried)
             if outcome == "read":
                 return
@@ -110,17 +182,23 @@ class Orchestrator:
         What the answer depends on is known when a note says so: at the latest then it shows whether it was read before
         a change that this request, which has joined it, came after.
         """
-        async with contextlib.aclosing(flight.events()) as events:
+        async with self._reading(flight, reader) as events:
             if shared:
                 await reader.joined()
             async for event in events:
-                if (shared or flight.followed) and not reader.chunks:
+                if (shared or flight.followed) and reader.waits:
                     if isinstance(event, Failure) and may_retry and event.code not in CALLERS_FAULT:
                         return "failed"
                     if isinstance(event, Note) and not self._heeds_changes(flight):
                         return "stale"
                 await reader.take(event, flight, shared)
         return "read"
+
+    @contextlib.asynccontextmanager
+    async def _reading(self, flight: Flight, reader: Reader) -> AsyncIterator[AsyncIterator[Any]]:
+        with self._seats.taken(reader.call, flight, reader):
+            async with contextlib.aclosing(flight.events()) as events:
+                yield events
 
     def _heeds_changes(self, flight: Flight) -> bool:
         return self._freshness.table.fresh(flight.tenant, flight.tags, flight.read_seq)
@@ -164,13 +242,17 @@ class Orchestrator:
         return flight
 
     def _new_flight(self, plan: Plan, tenant: str, deadline_ms: float) -> Flight:
-        return Flight(tenant, deadline_ms, tags=list(plan.tags), read_seq=self._freshness.applied)
+        read_seq = self._freshness.applied
+        return Flight(tenant, deadline_ms, tags=list(plan.tags), read_seq=read_seq, results=self._results)
 
-    def _path(self, request: ChatRequest, plan: Plan, flight: Flight, share: Share) -> Path:
+    def _path(
+        self, request: ChatRequest, plan: Plan, flight: Flight, share: Share, begun: Resume | None = None
+    ) -> Path:
         def on_hit(hit: CacheHit) -> None:
             self._refresher.consider(request, plan, flight.tenant, self._freshness.epoch, hit)
 
-        return Path(self._bus, self._settings, self._freshness, self._recent, request, plan, flight, share, on_hit)
+        settings, freshness, recent, hedges = self._settings, self._freshness, self._recent, self._hedges
+        return Path(self._bus, settings, freshness, recent, request, plan, flight, share, on_hit, hedges, begun)
 
     async def _lead(self, body: Follow, call: Call) -> None:
         """Lets another replica read along with a flight that this one leads."""
@@ -191,14 +273,15 @@ class Orchestrator:
                     told = None
                 await call.send(event)
 
-    async def _announce(self, call: Call, reader: Reader, plan: Plan) -> None:
+    async def _announce(self, reader: Reader) -> None:
+        call, plan = reader.call, reader.plan
         outcome = "done" if isinstance(reader.ended, Done) else getattr(reader.ended, "code", "cancelled")
         done = reader.ended if isinstance(reader.ended, Done) else Done(finish_reason="")
         source = done.cache if outcome == "done" else outcome
         self._finished += 1
         self._counts[source] = self._counts.get(source, 0) + 1
         _answers.labels(source).inc()
-        if reader.chunks:
+        if reader.chunks and not reader.resumed:
             _ttft.labels(source).observe(reader.ttft_ms / 1000)
         flight = reader.flight
         found = outcome_of(done.cache, reader.hit, flight.miss if flight else None, asked=plan.read_exact)
@@ -209,10 +292,10 @@ class Orchestrator:
             outcome=outcome,
             cache=done.cache,
             model=done.model,
-            slug=flight.slug if flight else "",
-            worker=flight.worker if flight else "",
+            slug=flight.slug if flight and not reader.rejoined else "",
+            worker=flight.worker if flight and not reader.rejoined else "",
             ttft_ms=reader.ttft_ms,
-            worker_ttft_ms=flight.worker_ttft_ms if flight else 0.0,
+            worker_ttft_ms=flight.worker_ttft_ms if flight and not reader.rejoined else 0.0,
             total_ms=round(reader.watch.elapsed_ms(), 3),
             usage=done.usage,
             timings_ms=done.timings_ms,
@@ -227,6 +310,7 @@ class Orchestrator:
     async def drain(self) -> None:
         """Stops hearing and waits until every answer has been read, here and elsewhere, and stored."""
         await self.service.drain()
+        self._seats.close()
         await self._refresher.close()
         await self._flights.settle(5)
         await self._leases.close()
@@ -234,6 +318,7 @@ class Orchestrator:
     async def close(self) -> None:
         """Ends what is left."""
         await self.service.close()
+        self._seats.close()
         await self._refresher.close()
         await self._leases.close()
         await self._freshness.close()

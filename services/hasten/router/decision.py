@@ -1,18 +1,18 @@
 """Decides which model and which worker answer a request; pure, so that replicas with the same facts decide alike."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
 from hasten.messages.failure import Failure
 from hasten.messages.route import Route
-from hasten.models import Model
+from hasten.models import AUTO, Model
 from hasten.router.difficulty import Difficulty, estimate
-from hasten.router.options import AUTO, Option, Snapshot, able, named, option, ranked, usable, wide
+from hasten.router.options import Option, Snapshot, able, better, named, option, ranked, usable, usual_of, wide
 from hasten.router.settings import Settings
-from hasten.router.workers import draw
+from hasten.router.workers import Load, draw
 
 Kind = Literal["named", "cheapest", "probe", "below_floor", "over_budget"]
 _CONFIDENCE: dict[Kind, float] = {"named": 1.0, "cheapest": 0.9, "probe": 0.6, "below_floor": 0.5, "over_budget": 0.3}
@@ -27,16 +27,23 @@ _SAYS: dict[Kind, str] = {
 _EDGE = 0.05
 """A difficulty this close to the start of a floor could as well be on its other side."""
 _SOON_MS, _LATE_MS = 100, 10_000
+"""The bounds of what a full worker's queue is estimated to take; the end of a cool-down is known."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """The choice: an option, what kind of choice it was, one sentence of reason, and how sure we are (0 to 1)."""
+    """The choice: an option, what kind of choice it was, one sentence of reason, and how sure we are (0 to 1).
+
+    `over_budget` says that the first token is likely to be late, `cascade` that a model was preferred as small because
+    nobody knows how hard the request is, while a better one is there to escalate to.
+    """
 
     option: Option
     kind: Kind
     reason: str
     confidence: float
     difficulty: Difficulty
+    over_budget: bool = False
+    cascade: bool = False
 
 
 def decide(request: Route, key: str, snapshot: Snapshot, policy: Settings) -> Decision | Failure:
@@ -44,15 +51,11 @@ def decide(request: Route, key: str, snapshot: Snapshot, policy: Settings) -> De
 
     Wanted: every capability, a window that holds the request, the quality that its difficulty asks for, a first token
     within the latency budget, and then the least cost. What cannot be had is given up in this order: quality (the best
-    within the budget), then the budget (the fastest). A model asked for by name is taken as it is. `key` names the
-    request: it spreads equals, the same way on every replica. Failures: model_not_found, unsupported,
-    context_overflow, and with `retry_after_ms` overloaded and unavailable.
+    within the budget), then the budget (the fastest). Where the difficulty is not known, no quality is wanted. A model
+    asked for by name is taken as it is. `key` names the request: it spreads equals, the same way on every replica.
+    Failures: model_not_found, unsupported, context_overflow, and with `retry_after_ms` overloaded and unavailable.
     """
-    models: Sequence[Model] | Failure = named(request.model, snapshot.models)
-    if not isinstance(models, Failure):
-        models = able(models, request.needs, snapshot.loads)
-    if not isinstance(models, Failure):
-        models = wide(models, request, policy)
+    models = _capable(request, snapshot, policy)
     if isinstance(models, Failure):
         return models
     found = [made for model in models if (made := option(model, request, key, snapshot, policy)) is not None]
@@ -61,15 +64,50 @@ def decide(request: Route, key: str, snapshot: Snapshot, policy: Settings) -> De
     difficulty = estimate(request.text, request.turns)
     order = ranked([one for one in found if one.fits] or found, key, policy)
     budget_ms = policy.latency_budget_ms if request.latency_budget_ms is None else request.latency_budget_ms
-    kind, chosen = _choose(order, request, key, floor_of(difficulty.score, policy), budget_ms, policy)
+    floor = floor_of(difficulty.score, policy) if difficulty.known else 0.0
+    kind, chosen = _choose(order, request, key, floor, budget_ms, policy)
     late = budget_ms is not None and chosen.slow_ms > budget_ms
-    return Decision(
+    better = any(one.model.quality > chosen.model.quality for one in order)
+    decided = Decision(
         option=chosen,
         kind=kind,
-        reason=_reason(kind, chosen, len(order), difficulty, budget_ms),
+        reason="",
         confidence=_confidence(kind, chosen, difficulty, late, policy),
         difficulty=difficulty,
+        over_budget=late,
+        cascade=kind != "named" and not difficulty.known and better,
     )
+    return msgspec.structs.replace(decided, reason=_reason(decided, len(order), budget_ms))
+
+
+def cooldown_ms(request: Route, snapshot: Snapshot, policy: Settings) -> float | None:
+    """How long until the first of the workers that could take the request has cooled down; None when none cools."""
+    models = _capable(request, snapshot, policy)
+    if isinstance(models, Failure):
+        return None
+    cooling = (load.cooling_ms for _, load in _usable(models, request, snapshot, policy) if load.cooling_ms > 0)
+    return min(cooling, default=None)
+
+
+def _usable(
+    models: Sequence[Model], request: Route, snapshot: Snapshot, policy: Settings
+) -> Iterator[tuple[Model, Load]]:
+    for model in models:
+        for load in snapshot.loads.get(model.slug, ()):
+            if usable(model, load, request, policy):
+                yield model, load
+
+
+def _capable(request: Route, snapshot: Snapshot, policy: Settings) -> Sequence[Model] | Failure:
+    """The models that could answer the request if they had a worker for it."""
+    models: Sequence[Model] | Failure = named(request.model, snapshot.models)
+    if not isinstance(models, Failure) and request.above:
+        models = better(models, request.above, snapshot.models)
+    if not isinstance(models, Failure):
+        models = able(models, request.needs, snapshot.loads)
+    if not isinstance(models, Failure):
+        models = wide(models, request, policy)
+    return models
 
 
 def floor_of(difficulty: float, policy: Settings) -> float:
@@ -82,41 +120,52 @@ def _choose(
 ) -> tuple[Kind, Option]:
     if request.model != AUTO:
         return "named", order[0]
+    if any(one.measured for one in order):
+        for one in order:
+            if one.model.quality >= floor and _probes(one, key, policy):
+                return "probe", one
     timely = [one for one in order if budget_ms is None or one.slow_ms <= budget_ms]
     good = [one for one in timely if one.model.quality >= floor]
     if good:
-        best = next((one for one in good if one.measured), good[0])
-        probes = good if any(one.measured for one in order) else []
-        probed = next((one for one in probes if _probes(one, key, policy)), best)
-        return ("cheapest" if probed is best else "probe"), probed
+        return "cheapest", next((one for one in good if one.measured), good[0])
     if timely:
         return "below_floor", max(timely, key=lambda one: one.model.quality)
     return "over_budget", min(order, key=lambda one: one.slow_ms)
 
 
 def _probes(one: Option, key: str, policy: Settings) -> bool:
-    """Whether this request is one of the few that find out how an unmeasured model is doing."""
-    if one.measured or one.in_flight >= policy.max_probes:
+    """Whether this request is one of the few that find out how an unmeasured model is doing, whatever its prior says,
+    unless the last of them has been waiting for too long."""
+    if one.measured or max(one.in_flight, one.probes) >= policy.max_probes:
+        return False
+    if one.load.oldest_ms > max(one.p95_ms, policy.probe_patience_ms):
         return False
     return draw(key, "probe", one.model.slug) < policy.probe_share
 
 
 def _confidence(kind: Kind, chosen: Option, difficulty: Difficulty, late: bool, policy: Settings) -> float:
-    """The worth of the kind, less for a late first token, figures not measured, a difficulty on the edge of a floor."""
-    doubts = {
-        0.5: kind == "named" and late,
-        0.9: kind not in ("named", "probe") and not chosen.measured,
-        0.8: kind != "named" and any(abs(difficulty.score - start) < _EDGE for start, _ in policy.floors),
-        0.7: not chosen.fits,
-    }
-    return round(_CONFIDENCE[kind] * math.prod(factor for factor, holds in doubts.items() if holds), 3)
+    """The worth of the kind, less for a late first token, figures not measured, a difficulty on the edge of a floor or
+    unknown, a prompt that has to be cut."""
+    edge = any(abs(difficulty.score - start) < _EDGE for start, _ in policy.floors)
+    doubts = (
+        (0.5, kind == "named" and late),
+        (0.9, kind not in ("named", "probe") and not chosen.measured),
+        (0.8, kind != "named" and difficulty.known and edge),
+        (0.6, kind != "named" and not difficulty.known),
+        (0.7, not chosen.fits),
+    )
+    return round(_CONFIDENCE[kind] * math.prod(factor for factor, holds in doubts if holds), 3)
 
 
-def _reason(kind: Kind, chosen: Option, choices: int, difficulty: Difficulty, budget_ms: float | None) -> str:
+def _reason(decided: Decision, choices: int, budget_ms: float | None) -> str:
+    kind, chosen, difficulty = decided.kind, decided.option, decided.difficulty
     named = f"{chosen.model.name} {_SAYS[kind].format(choices=choices)}"
     level = "" if kind == "named" else f" for difficulty {difficulty.score:.2f} ({difficulty.why})"
+    if kind != "named" and not difficulty.known:
+        level = f", the difficulty being unknown ({difficulty.why})"
     cut = "" if chosen.fits else "; the prompt has to be cut to fit its window"
-    return f"{named}{level}; {_speed(chosen, budget_ms)}{cut}"
+    escalates = "; a better model may have to answer after all" if decided.cascade else ""
+    return f"{named}{level}; {_speed(chosen, budget_ms)}{cut}{escalates}"
 
 
 def _speed(chosen: Option, budget_ms: float | None) -> str:
@@ -126,15 +175,18 @@ def _speed(chosen: Option, budget_ms: float | None) -> str:
 
 
 def _nowhere(models: Sequence[Model], request: Route, snapshot: Snapshot, policy: Settings) -> Failure:
-    """Why no worker can take it: all that could are full, or there is none."""
-    waits = [
-        load.wait_ms(snapshot.service_ms.get(model.slug, policy.service_prior_ms), policy.token_ms)
-        for model in models
-        for load in snapshot.loads.get(model.slug, ())
-        if usable(model, load, request, policy)
-    ]
+    """Why no worker can take it: all that could are full or cool down, or there is none."""
     who = models[0].name if len(models) == 1 else "any model that could answer"
-    if waits:
-        soon = int(min(max(min(waits), _SOON_MS), _LATE_MS))
-        return Failure(code="overloaded", detail=f"every worker of {who} is full", retry_after_ms=soon)
-    return Failure(code="unavailable", detail=f"no worker of {who} is ready", retry_after_ms=policy.retry_after_ms)
+    found = list(_usable(models, request, snapshot, policy))
+    if not found:
+        return Failure(code="unavailable", detail=f"no worker of {who} is ready", retry_after_ms=policy.retry_after_ms)
+    cooling = any(load.cooling_ms > 0 for _, load in found)
+    soon = min(_wait_ms(model, load, snapshot, policy) for model, load in found)
+    detail = f"every worker of {who} {'cools down after failures or is full' if cooling else 'is full'}"
+    return Failure(code="overloaded", detail=detail, retry_after_ms=math.ceil(soon))
+
+
+def _wait_ms(model: Model, load: Load, snapshot: Snapshot, policy: Settings) -> float:
+    """How long until a worker that takes nothing now may take a request."""
+    queue_ms = min(max(load.wait_ms(usual_of(model, snapshot, policy)), _SOON_MS), _LATE_MS)
+    return max(load.cooling_ms, queue_ms if load.full else 0.0, _SOON_MS)

@@ -18,11 +18,13 @@ class Feature(NamedTuple):
 
 
 class Difficulty(NamedTuple):
-    """`score` is 0 (any model will do) to 1; `features` are the contributions in log-odds; `why` names the largest."""
+    """`score` is 0 (any model will do) to 1; `features` are the contributions in log-odds; `why` names the largest.
+    Not `known` is the difficulty of a text of a kind that the estimate was never measured on."""
 
     score: float
     features: dict[str, float]
     why: str
+    known: bool = True
 
 
 FEATURES = {

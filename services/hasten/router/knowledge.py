@@ -2,85 +2,112 @@
 
 from collections.abc import Sequence
 
-from hasten.messages.chat import Finished
+from hasten.messages.attempt import Attempted, Sent
 from hasten.messages.generate import Status
-from hasten.messages.route import ModelInfo
+from hasten.messages.route import ModelInfo, WorkerInfo
 from hasten.models import Model
+from hasten.router.affinity import NO_PREFIX, Prefix
+from hasten.router.breaker import BreakerPolicy
 from hasten.router.options import Snapshot
+from hasten.router.probes import Probes
 from hasten.router.settings import Settings
-from hasten.router.window import CENSORED, Latency, Window, duration_sample, ttft_sample
-from hasten.router.workers import Workers
+from hasten.router.window import Latency, Window
+from hasten.router.workers import Load, Workers
 
-_SOURCES = 1000
-"""How many orchestrators' event numbers are remembered."""
+_KEPT = 1000
+"""How many models' windows and how many sources' event numbers are remembered; rows of the table may come and go."""
 
 
 class Knowledge:
-    """The workers, and per model the windows of first-token times and of durations. Times are monotonic seconds."""
+    """The workers, what is on its way to them, and a window of attempts for each model.
+
+    `models` is read anew at each use, and may change. Times `now_s` are monotonic seconds, for what this replica has
+    heard itself; `unix_s` are those of the events, which all replicas share.
+    """
 
     def __init__(self, models: Sequence[Model], settings: Settings) -> None:
-        self._models = {model.slug: model for model in models}
-        self._settings = settings
-        self._workers = Workers(settings.gone_s, settings.arrival_s)
-        self._ttft = {slug: self._window() for slug in self._models}
-        self._durations = {slug: self._window() for slug in self._models}
+        self._models, self._settings = models, settings
+        self._workers = Workers(settings.gone_s, settings.arrival_s, _breaker(settings))
+        self._windows: dict[str, Window] = {}
+        self._probes = Probes(settings.probe_s)
         self._sources: dict[str, int] = {}
 
-    def _window(self) -> Window:
-        return Window(self._settings.window_samples, self._settings.window_age_s, self._settings.half_life_s)
+    def _window(self, slug: str) -> Window:
+        if slug not in self._windows:
+            policy = self._settings
+            self._windows[slug] = Window(
+                policy.window_samples, policy.window_age_s, policy.half_life_s, policy.failure_ms
+            )
+            if len(self._windows) > _KEPT:
+                del self._windows[next(iter(self._windows))]
+        return self._windows[slug]
 
     def status(self, slug: str, worker: str, status: Status, now_s: float) -> int:
         """Takes in a worker's status; returns how many before it were missed."""
         return self._workers.hear(slug, worker, status, now_s)
 
-    def finished(self, event: Finished, now_s: float) -> int:
-        """Takes in the end of a request; returns how many events of the same source before it were missed."""
-        self._workers.finished(event.slug, event.worker)
-        if event.slug in self._models:
-            usual_ms = self._latency(event.slug, now_s).p95_ms if event.outcome in CENSORED else 0.0
-            if (ms := ttft_sample(event, usual_ms, self._settings.failure_ms)) is not None:
-                self._ttft[event.slug].add(ms, now_s)
-            if (ms := duration_sample(event)) is not None:
-                self._durations[event.slug].add(ms, now_s)
-        return self._missed(event.source, event.seq)
+    def attempted(self, slug: str, event: Attempted, now_s: float, unix_s: float) -> int | None:
+        """Takes in how an attempt went, which may have been heard before; returns how many events of the same source
+        are missing before it, None when the source is new and has said something before."""
+        if self._window(slug).add(event):
+            self._workers.finished(slug, event.worker)
+            ago_s = max(0.0, unix_s - event.at_ms / 1000)
+            self._workers.ended(slug, event.worker, event.outcome, now_s - ago_s)
+            self._probes.ended(slug, event.flight)
+        return self._missing(event.source, event.seq)
 
-    def _missed(self, source: str, seq: int) -> int:
-        last = self._sources.pop(source, seq - 1)
-        self._sources[source] = max(seq, last)
-        while len(self._sources) > _SOURCES:
+    def sent(self, slug: str, worker: str, event: Sent, now_s: float) -> int | None:
+        """Takes in that this or another replica has sent a request to a worker; returns as `attempted` does."""
+        self._workers.sent(slug, worker, event.tokens, now_s, event.prefix)
+        if event.probe:
+            self._probes.began(slug, event.flight, now_s)
+        return self._missing(event.source, event.seq)
+
+    def _missing(self, source: str, seq: int) -> int | None:
+        last = self._sources.pop(source, None)
+        self._sources[source] = max(seq, last or 0)
+        while len(self._sources) > _KEPT:
             del self._sources[next(iter(self._sources))]
+        if last is None:
+            return 0 if seq == 1 else None
         return max(0, seq - last - 1)
 
-    def sent(self, slug: str, worker: str, tokens: int, now_s: float) -> None:
-        """Notes that a request was routed to a worker, until the worker's own word includes it."""
-        self._workers.sent(slug, worker, tokens, now_s)
+    def _latency(self, model: Model, unix_s: float) -> Latency:
+        return self._window(model.slug).latency(model.ttft_prior_ms, unix_s, self._settings.enough_samples)
 
-    def _latency(self, slug: str, now_s: float) -> Latency:
-        return self._ttft[slug].latency(self._models[slug].ttft_prior_ms, now_s, self._settings.enough_samples)
-
-    def snapshot(self, now_s: float) -> Snapshot:
-        """The facts at `now_s`."""
-        policy = self._settings
+    def snapshot(self, now_s: float, unix_s: float, prefix: Prefix = NO_PREFIX) -> Snapshot:
+        """The facts at this time for a prompt that begins with `prefix`."""
+        policy, models = self._settings, list(self._models)
         return Snapshot(
-            models=list(self._models.values()),
-            loads={slug: self._workers.loads(slug, now_s) for slug in self._models},
-            latencies={slug: self._latency(slug, now_s) for slug in self._models},
+            models=models,
+            loads={model.slug: self._workers.loads(model.slug, now_s) for model in models},
+            latencies={model.slug: self._latency(model, unix_s) for model in models},
             service_ms={
-                slug: window.latency(policy.service_prior_ms, now_s, policy.enough_samples).p50_ms
-                for slug, window in self._durations.items()
+                model.slug: self._window(model.slug).service_ms(policy.service_prior_ms, unix_s, policy.enough_samples)
+                for model in models
             },
+            probes={model.slug: self._probes.count(model.slug, now_s) for model in models},
+            cached={model.slug: self._workers.cached(model.slug, prefix) for model in models},
         )
 
-    def models(self, now_s: float) -> list[ModelInfo]:
-        """The model table with how many workers take requests and the first-token times measured."""
-        facts = self.snapshot(now_s)
-        return [
-            _info(model, sum(load.ready for load in facts.loads[slug]), facts.latencies[slug])
-            for slug, model in self._models.items()
-        ]
+    def models(self, now_s: float, unix_s: float) -> list[ModelInfo]:
+        """The model table with the workers of each model and how the attempts at it went."""
+        facts = self.snapshot(now_s, unix_s)
+        return [_info(model, facts.loads[model.slug], facts.latencies[model.slug], unix_s) for model in facts.models]
 
 
-def _info(model: Model, workers: int, latency: Latency) -> ModelInfo:
+def _breaker(settings: Settings) -> BreakerPolicy:
+    return BreakerPolicy(
+        failures=settings.breaker_failures,
+        rate=settings.breaker_rate,
+        open_s=settings.breaker_open_s,
+        most_s=settings.breaker_most_s,
+        probe_s=settings.probe_s,
+    )
+
+
+def _info(model: Model, loads: Sequence[Load], latency: Latency, unix_s: float) -> ModelInfo:
+    measured = latency.samples > 0
     return ModelInfo(
         name=model.name,
         slug=model.slug,
@@ -90,8 +117,34 @@ def _info(model: Model, workers: int, latency: Latency) -> ModelInfo:
         quality=model.quality,
         cost_per_1k_prompt=model.cost_per_1k_prompt,
         cost_per_1k_completion=model.cost_per_1k_completion,
-        workers=workers,
-        p50_ttft_ms=round(latency.p50_ms, 1) if latency.samples else None,
-        p95_ttft_ms=round(latency.p95_ms, 1) if latency.samples else None,
+        workers=sum(load.ready for load in loads),
+        p50_ttft_ms=round(latency.p50_ms, 1) if measured else None,
+        p95_ttft_ms=round(latency.p95_ms, 1) if measured else None,
         samples=latency.samples,
+        error_rate=latency.error_rate if latency.newest_s else None,
+        age_s=round(max(0.0, unix_s - latency.newest_s), 1) if latency.newest_s else None,
+        breaker=breaker_of(loads),
+        each=[_worker(load) for load in loads],
+    )
+
+
+def breaker_of(loads: Sequence[Load]) -> str:
+    """The state of the breakers of the workers that are ready: that of all of them, or `partly open`."""
+    states = {load.breaker for load in loads if load.ready} or {"closed"}
+    return states.pop() if len(states) == 1 else "partly open"
+
+
+def _worker(load: Load) -> WorkerInfo:
+    return WorkerInfo(
+        name=load.name,
+        ready=load.ready,
+        slots=load.slots,
+        in_flight=load.in_flight,
+        waiting=max(0, load.in_flight - load.slots),
+        oldest_ms=round(load.oldest_ms, 1),
+        cooling_ms=round(load.cooling_ms, 1),
+        breaker=load.breaker,
+        sent=load.sent,
+        token_ms=round(load.token_ms, 4),
+        answer_ms=round(load.answer_ms, 1),
     )

@@ -6,41 +6,47 @@ import msgspec
 
 from hasten.messages.failure import Failure
 from hasten.messages.route import Route
-from hasten.models import Model
+from hasten.models import AUTO, Model
+from hasten.router.affinity import anchor
 from hasten.router.settings import Settings
 from hasten.router.window import Latency
-from hasten.router.workers import Load, draw, least_pressed
-
-AUTO = "auto"
+from hasten.router.workers import Balance, Load, Usual, Work, best, draw
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
     """A model that could answer, at its best worker.
 
-    `expected_ms` is the likely time to the first token and `slow_ms` what it seldom exceeds: the P95, the estimated
-    wait, or how long the worker's oldest request has waited already. `in_flight` counts the requests at all of the
-    model's workers. `measured` says that the figures are not mostly the table's prior, `fits` that prompt and answer
-    fit the window as they are.
+    `expected_ms` is the likely time to the first token and `slow_ms` what it seldom exceeds: the P95 (`p95_ms`), the
+    estimated wait, or how long the worker's oldest request has waited already. `in_flight` counts the requests at all
+    of the model's workers, `probes` those that are finding out how fast it is. `measured` says that the figures are
+    not mostly the table's prior, `fits` that prompt and answer fit the window as they are. `cached` tokens of the
+    prompt are in the worker's prefix cache.
     """
 
     model: Model
     load: Load
     expected_ms: float
     slow_ms: float
+    p95_ms: float = 0.0
     in_flight: int = 0
+    probes: int = 0
     samples: int = 0
     measured: bool = False
     fits: bool = True
     cost: float = 0.0
+    cached: int = 0
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a decision goes by: the table, and by slug the workers, latencies and time a request holds a slot."""
+    """All that a decision goes by: the table, and by slug the workers, latencies, time a request holds a slot, probes
+    on their way, and how many tokens of the prompt each worker has in its prefix cache."""
 
     models: Sequence[Model]
     loads: Mapping[str, Sequence[Load]]
     latencies: Mapping[str, Latency]
     service_ms: Mapping[str, float] = {}
+    probes: Mapping[str, int] = {}
+    cached: Mapping[str, Mapping[str, int]] = {}
 
 
 def named(name: str, models: Sequence[Model]) -> list[Model] | Failure:
@@ -52,6 +58,13 @@ def named(name: str, models: Sequence[Model]) -> list[Model] | Failure:
     return found or Failure(
         code="model_not_found", detail=f"no model has this name or alias; there are {known}", param="model"
     )
+
+
+def better(models: Sequence[Model], name: str, table: Sequence[Model]) -> list[Model] | Failure:
+    """Those of the models that have more quality than the one of this name in the table."""
+    quality = max((model.quality for model in table if model.name == name), default=0.0)
+    found = [model for model in models if model.quality > quality]
+    return found or Failure(code="model_not_found", detail=f"no model is better than {name}", param="above")
 
 
 def able(models: Sequence[Model], needs: Sequence[str], loads: Mapping[str, Sequence[Load]]) -> list[Model] | Failure:
@@ -95,7 +108,7 @@ def window_of(model: Model, load: Load) -> int:
 
 
 def usable(model: Model, load: Load, request: Route, policy: Settings) -> bool:
-    """Whether the worker could take the request, a free place in its queue aside."""
+    """Whether the worker could take the request, but for a full queue and a cool-down."""
     if not load.ready or load.name in request.exclude:
         return False
     if not set(request.needs) <= set(load.capabilities or model.capabilities):
@@ -103,27 +116,48 @@ def usable(model: Model, load: Load, request: Route, policy: Settings) -> bool:
     return window_of(model, load) >= least_tokens(request, policy)
 
 
+def latency_of(model: Model, snapshot: Snapshot) -> Latency:
+    """What to expect of the model's first token; the table's prior for one of which nothing is known."""
+    return snapshot.latencies.get(model.slug) or Latency(model.ttft_prior_ms, model.ttft_prior_ms)
+
+
+def usual_of(model: Model, snapshot: Snapshot, policy: Settings) -> Usual:
+    """What is taken of a worker of the model that has not measured itself."""
+    answer_ms = snapshot.service_ms.get(model.slug, policy.service_prior_ms)
+    return Usual(answer_ms=answer_ms, token_ms=policy.token_ms, p95_ms=latency_of(model, snapshot).p95_ms)
+
+
+def _has_place(load: Load, request: Route) -> bool:
+    return load.cooling_ms <= 0 and (load.in_flight < load.slots if request.spare else not load.full)
+
+
 def option(model: Model, request: Route, key: str, snapshot: Snapshot, policy: Settings) -> Option | None:
-    """The model at the least pressed of the workers that have a place for the request; None when none has."""
+    """The model at the best of the workers that have a place for the request; None when none has."""
     everywhere = snapshot.loads.get(model.slug, ())
-    loads = [load for load in everywhere if not load.full and usable(model, load, request, policy)]
-    latency = snapshot.latencies.get(model.slug) or Latency(model.ttft_prior_ms, model.ttft_prior_ms)
-    service_ms = snapshot.service_ms.get(model.slug, policy.service_prior_ms)
-    load = least_pressed(loads, key, service_ms, policy.token_ms, latency.p95_ms)
+    free = [load for load in everywhere if _has_place(load, request)]
+    loads = [load for load in free if usable(model, load, request, policy)]
+    latency, usual = latency_of(model, snapshot), usual_of(model, snapshot, policy)
+    prefix, cached = (request.prefix, snapshot.cached.get(model.slug, {})) if policy.affinity else ({}, {})
+    work = Work(key=anchor(prefix) or key, tokens=request.prompt_tokens, cached=cached)
+    balance = Balance(pressure=policy.pressure, near=policy.near_worker, near_ms=policy.near_ms)
+    load = best(loads, work, usual, balance)
     if load is None:
         return None
-    expected_ms = latency.p50_ms + load.wait_ms(service_ms, policy.token_ms)
+    expected_ms = latency.p50_ms + load.wait_ms(usual)
     answer = max(policy.min_answer_tokens, request.max_tokens or 0)
     return Option(
         model=model,
         load=load,
         expected_ms=expected_ms,
         slow_ms=max(latency.p95_ms, expected_ms, load.oldest_ms),
+        p95_ms=latency.p95_ms,
         in_flight=sum(load.in_flight for load in everywhere),
+        probes=snapshot.probes.get(model.slug, 0),
         samples=latency.samples,
         measured=latency.known,
         fits=request.prompt_tokens + answer <= window_of(model, load),
         cost=_cost(model, request, policy),
+        cached=cached.get(load.name, 0),
     )
 
 

@@ -21,14 +21,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Choice. `near` is the relative difference within which two costs or two latencies count as equal and are spread;
     `near_ms` is added for latencies, because nobody feels 20 ms. `probe_share` is the share of requests that an
     unmeasured model gets while measured ones would do, and `max_probes` how many of them may be in flight at once;
-    after `enough_samples` of them it is measured, so that few requests ever pay for the knowledge. `answer_tokens` is
+    after `enough_samples` of them it is measured, so that few requests ever pay for the knowledge. A probe counts until
+    its attempt has ended, or for `probe_s`: by then it is in the worker's own count. None is sent while another has
+    waited for longer than `probe_patience_ms`. `answer_tokens` is
     the length of an answer that costs are compared for, and `min_answer_tokens` the room that an answer must have.
     `estimate_slack` is by how much a prompt's estimated size may exceed its real one: a request is refused as too long
     only beyond that, because the compressor counts exactly.
 
     Workers. `gone_s` is the silence after which a worker is gone (it announces itself several times a second) and
     `arrival_s` how long a routed request may be on its way to the worker. `settle_ms` is how long a router that has
-    just started waits for a worker's first word. `retry_after_ms` is the advice when no worker is there.
+    just started waits for a worker's first word, and `learn_s` how long for what the others know of latencies.
+    `retry_after_ms` is the advice when no worker is there. When all workers that could answer cool down after failures,
+    a request waits for the first of them if that is within `wait_ms` and its deadline, and no more than `parked` wait.
+
+    Between workers of a model, `affinity` lets count what each has in its prefix cache, and `pressure` is what a ms of
+    work per slot weighs beside a ms of the time to the first token; costs within `near_worker` of the least and
+    `near_ms` are equal. docs/affinity.md has the measurement. A worker's breaker opens at `breaker_failures` failures
+    of late that are at least `breaker_rate` of its results, for `breaker_open_s`, which doubles up to `breaker_most_s`
+    while probes fail.
 
     Limits. `limit` and `waiting` bound the requests handled and in line; a decision takes less than a millisecond.
     """
@@ -46,12 +56,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     near_ms: float = 20.0
     probe_share: float = 0.05
     max_probes: int = 2
+    probe_s: float = 5.0
+    probe_patience_ms: float = 3000.0
     answer_tokens: int = 200
     min_answer_tokens: int = 32
     estimate_slack: float = 1.5
     gone_s: float = 2.0
     arrival_s: float = 0.05
     settle_ms: float = 600.0
+    learn_s: float = 2.0
+    wait_ms: float = 5000.0
+    parked: int = 64
     retry_after_ms: int = 1000
+    affinity: bool = True
+    pressure: float = 0.5
+    near_worker: float = 0.02
+    breaker_failures: float = 3.0
+    breaker_rate: float = 0.5
+    breaker_open_s: float = 2.0
+    breaker_most_s: float = 60.0
     limit: int = 256
     waiting: int = 1024

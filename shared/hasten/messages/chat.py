@@ -207,9 +207,11 @@ class Usage(Body, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Accepted(Reply, frozen=True, kw_only=True, omit_defaults=True):
-    """The request has been admitted and will end with Done or Failure."""
+    """The request has been admitted and will end with Done or Failure. `replica` is the id of the process that does so:
+    its service answers discovery by it, and a Resume names it."""
 
     request_id: str
+    replica: str = ""
 
 
 class Chunk(Reply, frozen=True, kw_only=True, omit_defaults=True):
@@ -222,7 +224,8 @@ class Chunk(Reply, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Note(Reply, frozen=True, kw_only=True, omit_defaults=True):
-    """Something about the answer rather than of it. `kind`: cache, route, sources, compress, verification."""
+    """Something about the answer rather than of it. `kind`: cache, route, hedge, cascade, sources, compress,
+    verification."""
 
     kind: str
     data: dict[str, Any]
@@ -262,6 +265,7 @@ CHAT = Topic(
     kind="stream",
     queue="orchestrator",
     decode=parse_chat,
+    ping_s=0.5,
     summary="Ask; read accepted, chunk…, note… and one done or failure on the reply subject.",
 )
 CANCEL = Topic(
@@ -274,7 +278,7 @@ CANCEL = Topic(
 
 
 class Finished(Body, frozen=True, kw_only=True, omit_defaults=True):
-    """A request has ended; the source of latency windows and dashboards. It holds neither prompt nor answer.
+    """A request has ended; the source of dashboards. It holds neither prompt nor answer. (Speeds: see Attempted.)
 
     `source` and `seq` number the events of one orchestrator from 1, so that a listener sees a gap.
     `outcome` is `done` or the code of the failure. `ttft_ms` is of the worker when `cache` is miss. `reason` says why

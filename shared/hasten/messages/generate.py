@@ -10,7 +10,8 @@ class Generate(Body, frozen=True, kw_only=True, omit_defaults=True):
     """Asks a worker to generate; it answers with the same stream as a chat.
 
     `continues` is the beginning of the answer that has already been shown: the engine goes on from there, and a
-    worker whose engine cannot says `unsupported`. The tenant is in the Hasten-Tenant header.
+    worker whose engine cannot says `unsupported`. `confidence_after` asks how probable the tokens were, once there are
+    so many and again at the end; 0 does not ask. The tenant is in the Hasten-Tenant header.
     """
 
     messages: list[Turn]
@@ -28,7 +29,20 @@ class Generate(Body, frozen=True, kw_only=True, omit_defaults=True):
     response_format: dict[str, Any] | None = None
     continues: str = ""
     priority: int = 0
+    confidence_after: int = 0
     extra: dict[str, Any] = {}
+
+
+CONFIDENCE = "confidence"
+"""The kind of the note whose data is a Confidence."""
+
+
+class Confidence(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """How probable an answer's tokens were to its model: natural logarithms, the mean and the least of `tokens`."""
+
+    tokens: int
+    mean_logprob: float
+    min_logprob: float
 
 
 GENERATE = Topic(
@@ -37,6 +51,7 @@ GENERATE = Topic(
     request=Generate,
     reply=ChatReply,
     kind="stream",
+    ping_s=0.25,
     summary="Generate on the worker that the router chose.",
 )
 
@@ -46,7 +61,9 @@ class Status(Body, frozen=True, kw_only=True, omit_defaults=True):
 
     `seq` counts from 1 since `started_ms`; a worker that is not heard of for 2 s is gone. `active` requests are in
     slots and `queued` wait for one; `queued_tokens` is the prompt work waiting; `oldest_ms` is how long the oldest
-    request without a token, in line or in a slot, has been there. `loop_lag_ms` is the worst of late.
+    request without a token, in line or in a slot, has been there. `loop_lag_ms` is the worst of late. `token_ms` is the
+    time to the first token per prompt token that had to be computed and `answer_ms` how long a slot is held after it,
+    both means of late and 0 until measured; `cache_tokens` is how many tokens of earlier prompts it keeps computed.
     """
 
     seq: int
@@ -64,6 +81,9 @@ class Status(Body, frozen=True, kw_only=True, omit_defaults=True):
     capabilities: list[str] = []
     context_window: int = 0
     loop_lag_ms: float = 0.0
+    cache_tokens: int = 0
+    token_ms: float = 0.0
+    answer_ms: float = 0.0
 
 
 STATUS = Topic(

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Self
@@ -12,34 +11,11 @@ from hasten.messages.chat import Turn, Usage
 from hasten.messages.generate import Generate
 from hasten.models import Model
 from hasten.worker.engines.engine import Delta, End, EngineError
+from hasten.worker.engines.prefix_cache import BLOCK, PrefixCache, blocks_of, decode_s, prefill_s
+from hasten.worker.engines.tail import Tail
 
-BLOCK = 16
-"""Tokens per block of the prefix cache; a block counts only whole."""
-MOST_BLOCKS = 8192
 SHORTEST, LONGEST = 24, 72
 """Words of an answer when none is set."""
-
-
-class PrefixCache:
-    """Which beginnings of prompts have been computed, in blocks, the least recently used forgotten first."""
-
-    def __init__(self, most: int = MOST_BLOCKS) -> None:
-        self._blocks: OrderedDict[bytes, None] = OrderedDict()
-        self._most = most
-
-    def reuse(self, tokens: list[str]) -> int:
-        """How many leading tokens were there already, always at least one less than all; then remembers them all."""
-        digest, known, growing = b"", 0, True
-        for start in range(0, len(tokens) - BLOCK + 1, BLOCK):
-            block = "\0".join(tokens[start : start + BLOCK]).encode("utf-8", "surrogatepass")
-            digest = hashlib.blake2b(digest + block, digest_size=16).digest()
-            growing = growing and digest in self._blocks
-            known += BLOCK if growing else 0
-            self._blocks[digest] = None
-            self._blocks.move_to_end(digest)
-        while len(self._blocks) > self._most:
-            self._blocks.popitem(last=False)
-        return min(known, len(tokens) - 1)
 
 
 def prompt_tokens(messages: list[Turn]) -> list[str]:
@@ -83,7 +59,8 @@ class SimEngine:
         self._config, self._window = model.engine, model.context_window
         self.slots = model.engine.slots
         self.capabilities: list[str] = []
-        self._cache = PrefixCache()
+        self._cache = PrefixCache(model.cache_tokens // BLOCK)
+        self._tail = Tail(model.engine)
         self._running: dict[str, asyncio.Event] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -116,15 +93,17 @@ class SimEngine:
             detail = f"the prompt has {len(prompt)} tokens, the model takes {self._window}"
             raise EngineError("context_overflow", detail)
         left = after(until_stop(answer_tokens(request, config.sim_answer), request.stop), request.continues)
-        cached = self._cache.reuse(prompt) if config.sim_prefix_cache else 0
-        prefill_s = config.sim_network_ms / 1000 + (len(prompt) - cached) / config.sim_prefill_per_s
-        due = asyncio.get_running_loop().time() + prefill_s
+        blocks = blocks_of(prompt) if config.sim_prefix_cache else []
+        cached = min(BLOCK * self._cache.known(blocks), len(prompt) - 1)
+        usual_s = prefill_s(config, len(prompt), cached)
+        due = asyncio.get_running_loop().time() + self._tail.first_token_s(usual_s)
         await _until(due, stopped)
+        self._cache.remember(blocks)
         for token in left[: request.max_tokens]:
             await _until(due, stopped)
             self.generated += 1
-            yield Delta(text=token)
-            due += 1 / config.sim_decode_per_s
+            yield Delta(text=token, logprobs=[config.sim_logprob] if request.confidence_after else [])
+            due += decode_s(config, 1)
         said = min(len(left), request.max_tokens)
         usage = Usage(prompt_tokens=len(prompt), completion_tokens=said, cached_tokens=cached)
         yield End(finish_reason="length" if len(left) > said else "stop", usage=usage)

@@ -1,0 +1,195 @@
+"""Sends a piece of the trace through real processes on a real NATS server, and the same piece through a replay.
+
+Times and lengths are scaled down alike, so that it takes a minute and the simulator's words cost little: a block of the
+trace becomes a turn of 32 words.
+"""
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from hasten.bus import Bus
+from hasten.discovery import survey
+from hasten.messages.chat import CHAT, Chunk, Done
+from hasten.messages.failure import Failure
+from hasten.nats_server import NatsServer
+from hasten.router.settings import Settings
+from loadtest.affinity.policy import product
+from loadtest.affinity.replay import Outcome, replay
+from loadtest.affinity.report import ENGINE, faster_for
+from loadtest.affinity.trace import BLOCK, Asked
+from loadtest.staleness.fleet import Member
+
+TENANT = "loadtest"
+REQUESTS = 600
+LOAD = 0.8
+SHORTER, FASTER = 16, 5
+"""A prompt has so much fewer tokens, and everything goes so much faster."""
+ROUTERS = 2
+CONFIG = """
+[router]
+affinity = {affinity}
+
+[[models]]
+name = "sim"
+context_window = 1000000
+token_budget = 900000
+max_tokens = 4096
+engine = {{ kind = "sim", slots = {slots}, queue = 1000, cache_tokens = {cache}, sim_prefill_per_s = {prefill}, \
+sim_decode_per_s = {decode}, sim_answer = "{answer}" }}
+"""
+
+
+class RealRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of the piece, really and in the replay. Times are those of the trace, not of the run, in ms."""
+
+    case: str
+    requests: int
+    failed: int
+    hit_rate: float
+    hit_rate_replayed: float
+    p50_ms: float
+    p50_ms_replayed: float
+    p95_ms: float
+    p95_ms_replayed: float
+    shares: list[float]
+
+
+class Fleet:
+    """The processes, and a client."""
+
+    def __init__(self, server: NatsServer, bus: Bus, folder: Path) -> None:
+        self._server, self.bus, self._folder = server, bus, folder
+        self._members: list[Member] = []
+
+    async def start(self, workers: int, affinity: bool) -> None:
+        """Starts every process; returns when all hear their subjects."""
+        (self._folder / "hasten.toml").write_text(
+            CONFIG.format(
+                affinity=str(affinity).lower(),
+                slots=ENGINE.slots,
+                cache=ENGINE.cache_tokens // SHORTER,
+                prefill=ENGINE.sim_prefill_per_s * FASTER / SHORTER,
+                decode=ENGINE.sim_decode_per_s * FASTER / SHORTER,
+                answer="word " * 400,
+            )
+        )
+        names = ["compressor", "orchestrator", *["router"] * ROUTERS, *["worker"] * workers]
+        await asyncio.gather(*(self._run(name, at) for at, name in enumerate(names)))
+
+    async def _run(self, service: str, number: int) -> None:
+        where = ("--config", str(self._folder / "hasten.toml"), "--data", str(self._folder))
+        log = self._folder / f"{service}-{number}.log"
+        member = Member(service, [sys.executable, "-m", f"hasten.{service}", *where], {}, self._server.url, log)
+        self._members.append(member)
+        await member.start()
+
+    async def ask(self, request: Asked) -> tuple[float, int, int] | None:
+        """The time to the first token in seconds, the tokens of the prompt and those cached; None for a failure."""
+        body = {
+            "messages": turns(request),
+            "max_tokens": max(1, request.output_length // SHORTER),
+            "cache": {"mode": "off"},
+            "deadline_ms": 300_000,
+        }
+        asked, first_s = time.perf_counter(), 0.0
+        stream = await self.bus.stream(CHAT, body, tenant=TENANT)
+        async with stream:
+            async for event in stream:
+                if isinstance(event, Chunk):
+                    first_s = first_s or time.perf_counter() - asked
+                elif isinstance(event, Done):
+                    return first_s, event.usage.prompt_tokens, event.usage.cached_tokens
+                elif isinstance(event, Failure):
+                    return None
+        return None
+
+    async def shares(self) -> list[int]:
+        """How many requests each worker got."""
+        found = [one for one in await survey(self.bus) if one.name == "worker"]
+        return sorted(int(one.endpoints[0]["num_requests"]) for one in found)
+
+    async def close(self) -> None:
+        """Ends every process."""
+        await asyncio.gather(*(member.stop() for member in self._members))
+
+
+def turns(request: Asked) -> list[dict[str, str]]:
+    """The prompt as turns, each a block of the trace; the simulator counts a turn's role as a token."""
+    words = BLOCK // SHORTER - 1
+    made = [
+        {"role": ("user", "assistant")[at % 2], "content": " ".join([f"b{block}"] * words)}
+        for at, block in enumerate(request.hash_ids)
+    ]
+    return made if made[-1]["role"] == "user" else [*made, {"role": "user", "content": "go on"}]
+
+
+async def _send(fleet: Fleet, trace: Sequence[Asked], faster: float) -> list[tuple[float, int, int] | None]:
+    started = time.perf_counter()
+    tasks = []
+    for request in trace:
+        due = started + (request.at_s - trace[0].at_s) / faster
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        tasks.append(asyncio.create_task(fleet.ask(request)))
+    return await asyncio.gather(*tasks)
+
+
+def _same(trace: Sequence[Asked]) -> list[Asked]:
+    """The requests as they are really sent: whole blocks, and answers of at least one word."""
+    return [
+        msgspec.structs.replace(
+            one,
+            input_length=BLOCK * len(one.hash_ids),
+            output_length=max(1, one.output_length // SHORTER) * SHORTER,
+        )
+        for one in trace
+    ]
+
+
+async def real(trace: Sequence[Asked], workers: int) -> list[RealRow]:
+    """Two runs, with affinity and without, each beside its replay."""
+    trace, configs = _same(trace), [ENGINE] * workers
+    faster = faster_for(LOAD, trace, configs)
+    rows = []
+    for affinity in (True, False):
+        expected = replay(trace, product(Settings(), cached=affinity), configs, faster=faster, routers=ROUTERS)
+        with tempfile.TemporaryDirectory() as folder:
+            server = await NatsServer(Path(folder) / "jetstream").start()
+            bus = await Bus.connect(server.url)
+            fleet = Fleet(server, bus, Path(folder))
+            try:
+                await fleet.start(workers, affinity)
+                answers = await _send(fleet, trace, faster * FASTER)
+                shares = await fleet.shares()
+            finally:
+                await fleet.close()
+                await bus.close()
+                await server.stop(kill=True)
+        rows.append(_row("hasten" if affinity else "least loaded", answers, shares, expected))
+    return rows
+
+
+def _row(
+    case: str, answers: Sequence[tuple[float, int, int] | None], shares: Sequence[int], expected: Outcome
+) -> RealRow:
+    good = [answer for answer in answers if answer is not None]
+    times = [first_s * FASTER * 1000 for first_s, _, _ in good]
+    replayed = [first_s * 1000 for first_s in expected.ttft_s]
+    return RealRow(
+        case=case,
+        requests=len(answers),
+        failed=len(answers) - len(good),
+        hit_rate=round(sum(cached for _, _, cached in good) / max(1, sum(tokens for _, tokens, _ in good)), 4),
+        hit_rate_replayed=round(expected.hit_rate, 4),
+        p50_ms=round(float(np.percentile(times, 50))),
+        p50_ms_replayed=round(float(np.percentile(replayed, 50))),
+        p95_ms=round(float(np.percentile(times, 95))),
+        p95_ms_replayed=round(float(np.percentile(replayed, 95))),
+        shares=[round(share / max(1, sum(shares)), 3) for share in shares],
+    )

@@ -1,0 +1,180 @@
+"""One chat request read to its end, from however many orchestrators that takes: a lost stream is asked for again.
+
+Client programs and the gateway read by this, so both survive the loss of an orchestrator or of their own connection.
+"""
+
+import asyncio
+import contextlib
+from typing import Any, Self
+
+import nats.errors
+
+from hasten.bus import Bus
+from hasten.deadline import now_ms
+from hasten.messages.chat import CANCEL, CHAT, Accepted, ChatReply, Chunk, Done, Note, Nothing
+from hasten.messages.failure import Failed, Failure
+from hasten.messages.resume import RESUME, Resume
+from hasten.stream import Stream
+from hasten.topics import random_id
+
+SILENCE_S = 1.5
+"""An orchestrator that is silent for longer is lost: it pings every half second."""
+RESUME_S = 5.0
+"""How long a lost answer is asked for, while there is a connection, before its end is a failure."""
+PAUSE_S = 0.1
+FIRST_S = 0.5
+"""Whoever is asked to go on says so at once; a process that hangs may be asked in vain, so this doubles each time."""
+_GIVEN_UP = frozenset({"disconnected", "draining"})
+"""How an orchestrator ends a stream that another one could go on with."""
+_NOBODY_YET = _GIVEN_UP | {"unavailable", "overloaded"}
+
+
+class ChatStream:
+    """The events of one answer, in order and numbered without a gap, up to one Done or Failure.
+
+    Iterate it after `open`, and leave it with `aclose` (or as a context): leaving early stops the generation. When the
+    stream is lost, it goes on from what has come; when that cannot be, it ends with the Failure that says why, and what
+    has come was not repeated.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        tenant: str,
+        body: dict[str, Any],
+        *,
+        deadline_ms: float,
+        request_id: str | None = None,
+        silence_s: float = SILENCE_S,
+        resume_s: float = RESUME_S,
+    ) -> None:
+        self._bus, self._tenant, self._body = bus, tenant, body
+        self._deadline_ms, self._silence_s, self._resume_s = deadline_ms, silence_s, resume_s
+        self._probe = "orchestrator" if bus.serves else ""
+        self.request_id = request_id or random_id()
+        self._stream: Stream | None = None
+        self._asked_ms = int(now_ms())
+        self._last, self._shown, self._plain = -1, list[str](), True
+        self._replica = self._model = self._prompt = ""
+        self._over = False
+        self._until_ms, self._vain = 0.0, 0
+        self._lost_by: Failure | None = None
+        self.resumed = 0
+        """How often it was asked for again."""
+
+    async def open(self) -> Self:
+        """Sends the request; raises BadName, and Failed when it could not be sent."""
+        self._stream = await self._bus.stream(
+            CHAT,
+            self._body,
+            tenant=self._tenant,
+            deadline_ms=self._deadline_ms,
+            request_id=self.request_id,
+            idle_s=self._silence_s,
+            resumable=True,
+            probe=self._probe,
+        )
+        return self
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ChatReply:
+        while not self._over:
+            assert self._stream is not None
+            event: ChatReply = await anext(self._stream)
+            if isinstance(event, Failure):
+                failure = await self._end_of(event)
+                if failure is None:
+                    continue
+                event = failure
+            again = isinstance(event, Accepted) and bool(self._replica)
+            self._see(event)
+            if not again:
+                return event
+        raise StopAsyncIteration
+
+    def _see(self, event: ChatReply) -> None:
+        match event:
+            case Accepted():
+                self._replica = event.replica
+            case Chunk():
+                self._last, self._until_ms, self._vain, self._lost_by = event.seq, 0.0, 0, None
+                self._shown.append(event.text)
+                self._plain = self._plain and not event.reasoning and not event.tool_calls
+            case Note(kind="route", data=data):
+                self._model, self._prompt = str(data.get("model", "")), str(data.get("prompt", ""))
+            case Done() | Failure():
+                self._over = True
+            case _:
+                pass
+
+    async def _end_of(self, failure: Failure) -> Failure | None:
+        """Asks for the rest; the failure to end with when there is nobody to ask, None when somebody was asked."""
+        assert self._stream is not None
+        while self._stream.lost or failure.code in (_NOBODY_YET if self._until_ms else _GIVEN_UP):
+            self._lost_by = self._lost_by or failure
+            if not await self._may_ask():
+                await self._cancel()
+                return self._lost_by
+            self.resumed += 1
+            self._vain += 1
+            try:
+                self._stream = await self._ask()
+            except Failed as failed:
+                failure = failed.failure
+                continue
+            return None
+        return failure
+
+    async def _may_ask(self) -> bool:
+        """Waits a moment, if it was asked in vain before, and for a connection; whether there is time left."""
+        if self._until_ms:
+            await asyncio.sleep(PAUSE_S)
+        while not self._bus.connected and now_ms() < self._deadline_ms:
+            self._until_ms = 0.0
+            await asyncio.sleep(PAUSE_S)
+        self._until_ms = self._until_ms or min(now_ms() + self._resume_s * 1000, self._deadline_ms)
+        return now_ms() < self._until_ms
+
+    async def _ask(self) -> Stream:
+        return await self._bus.stream(
+            RESUME,
+            Resume(
+                last=self._last,
+                replica=self._replica,
+                request=self._body,
+                shown=self._shown if self._plain else [],
+                model=self._model,
+                prompt=self._prompt,
+                asked_ms=self._asked_ms,
+            ),
+            tenant=self._tenant,
+            deadline_ms=self._deadline_ms,
+            request_id=self.request_id,
+            idle_s=self._silence_s,
+            first_s=FIRST_S * 2 ** (self._vain - 1),
+            next_seq=self._last + 1,
+            resumable=True,
+            probe=self._probe,
+        )
+
+    async def _cancel(self) -> None:
+        with contextlib.suppress(nats.errors.Error):
+            await self._bus.publish(CANCEL, Nothing(), tenant=self._tenant, request_id=self.request_id)
+
+    async def aclose(self) -> None:
+        """Leaves the answer; whoever still makes it is told to stop."""
+        if self._over:
+            return
+        self._over = True
+        if self._stream is not None:
+            if self._stream.lost:
+                await self._cancel()
+            await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self if self._stream is not None else await self.open()
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
