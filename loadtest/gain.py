@@ -1,7 +1,6 @@
 """Fits the difficulty estimate to questions whose outcome is known, and guesses for questions that were kept out."""
 
 import zlib
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +24,11 @@ RIDGE = 8.0
 """The penalty of the weights, in units of the noise of one question."""
 LEAST_SPREAD = 0.05
 """A feature that hardly varies is not blown up."""
-FOLDS, INNER = 5, 3
-"""Parts of a cross-validation, and of the one inside a training that sets the levels."""
+FOLDS, THIRDS = 5, 3
 _LEVELS = np.linspace(0, 1, 101)
 _KNOWN = 0.05
 """The share of questions of a known kind that is called unknown."""
 Numbers = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 def fitted(vectors: Floats, values: Floats, gains: Numbers) -> Artefact:
@@ -87,15 +84,6 @@ def by_subject(subjects: list[str], folds: int = 7) -> NDArray[np.int64]:
     return np.array([order[subject] for subject in subjects])
 
 
-def kept_out(
-    vectors: Floats, values: Floats, gains: Numbers, folds: NDArray[np.int64]
-) -> Iterator[tuple[Flags, Estimator]]:
-    """For every part the flags of its questions, and an estimator that has seen only the others, levels included."""
-    for part in np.unique(folds):
-        out = folds == part
-        yield out, Estimator(trained(vectors[~out], values[~out], gains[~out]))
-
-
 def guesses(vectors: Floats, values: Floats, gains: Numbers, folds: NDArray[np.int64]) -> Gains:
     """A guess for every question by an estimate that has not seen its part."""
     many, width = values.shape
@@ -109,9 +97,9 @@ def guesses(vectors: Floats, values: Floats, gains: Numbers, folds: NDArray[np.i
 
 
 def trained(vectors: Floats, values: Floats, gains: Numbers) -> Artefact:
-    """The artefact for these questions, with the levels of guesses for questions that were kept out."""
-    folds = np.random.default_rng(1).permutation(len(gains)) % INNER
-    made = guesses(vectors, values, gains, folds)
+    """The artefact for these questions; its levels are those of a third, guessed by an estimate of the other two."""
+    out = np.random.default_rng(1).permutation(len(gains)) % THIRDS == 0
+    made = Estimator(fitted(vectors[~out], values[~out], gains[~out])).gains(vectors[out], values[out])
     return fitted(vectors, values, gains)._replace(
         levels=np.quantile(made.gain, _LEVELS).astype(np.float32),
         plain_levels=np.quantile(made.plain, _LEVELS).astype(np.float32),

@@ -104,14 +104,6 @@ _CODE = _signs(
     traceback segfault""",
     *("```", "c++", "unit test", "stack trace", "#include", "def ", "();"),
 )
-_CALCULATE = _signs(
-    """calculate compute solve equation integral derivative probability altogether percent percentage berechne berechnen
-    löse calculez calculer calcule résous résoudre calcula calcular resuelve calcola risolvi beregn oblicz вычисли
-    вычислите реши احسب""",
-    *("in total", "how much will", "计算", "求解", "計算し", "계산"),
-)
-_OPERATION = re.compile(r"\d\s?[+*/^=×÷]\s?\d")
-_STEP = re.compile(r"\b(?:then|afterwards|finally)\b|step by step|\n\s{0,4}(?:\d{1,2}[.)]|[-*])\s")
 
 
 def _extracts(asked: Asked) -> bool:
@@ -120,10 +112,6 @@ def _extracts(asked: Asked) -> bool:
 
 def _classifies(asked: Asked) -> bool:
     return _CLASSIFY.leads(asked) and not _REASON.seen(asked)
-
-
-def _calculates(asked: Asked) -> bool:
-    return _CALCULATE.seen(asked) or bool(_OPERATION.search(asked.text))
 
 
 FIRM = (
@@ -143,11 +131,10 @@ FIRM = (
 HINTS = (
     Rule("reasoning", "asks for reasoning", _REASON.seen, least=0.6),
     Rule("code", "code", _CODE.seen, least=0.6),
-    Rule("calculation", "asks for calculation", _calculates, least=0.5),
-    Rule("steps", "several steps", lambda asked: len(_STEP.findall(asked.text)) >= 2, least=0.5),
     Rule("conversation", "a long conversation", lambda asked: asked.turns >= _TURNS, least=0.4),
 )
-"""They are asked where there is no estimate."""
+"""They are asked where there is no estimate. Calculation and lists of steps are none: on public questions with them a
+strong model gained no more than on others (docs/routing-quality.md)."""
 
 
 def first(rules: Sequence[Rule], asked: Asked) -> Rule | None:
