@@ -20,7 +20,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     llama: `path` is a GGUF file in the data folder's models/. openai: `url`, `upstream_model`, `api_key_env` (the
     variable that holds the key), `ca_file` (PEM: who vouches for a server with a certificate of the house). sim: the
     `sim_*` fields (times in ms, rates in tokens per second).
-    Its first tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
+
+    sim: first tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
     `sim_slow_ms` times a Pareto draw of shape `sim_slow_shape`. `sim_seed` makes the draws the same each time (0: not).
     `sim_logprob` is how probable each of its tokens is to it.
     `cache_tokens` is how many tokens of earlier prompts an engine keeps computed (0: as many as fill its slots): the

@@ -10,7 +10,19 @@ from hasten.messages.failure import Failure
 from hasten.messages.route import Route
 from hasten.models import AUTO, Model
 from hasten.router.difficulty import Difficulty, estimate
-from hasten.router.options import Option, Snapshot, able, better, named, option, ranked, usable, usual_of, wide
+from hasten.router.options import (
+    Option,
+    Snapshot,
+    able,
+    better,
+    named,
+    option,
+    preferring,
+    ranked,
+    usable,
+    usual_of,
+    wide,
+)
 from hasten.router.settings import Settings
 from hasten.router.workers import Load, draw
 
@@ -61,8 +73,10 @@ def decide(request: Route, key: str, snapshot: Snapshot, policy: Settings) -> De
     found = [made for model in models if (made := option(model, request, key, snapshot, policy)) is not None]
     if not found:
         return _nowhere(models, request, snapshot, policy)
-    difficulty = estimate(request.text, request.turns)
-    order = ranked([one for one in found if one.fits] or found, key, policy)
+    difficulty = estimate(
+        request.text, request.vector, request.turns, needs=request.needs, prompt_tokens=request.prompt_tokens
+    )
+    order = preferring(ranked([one for one in found if one.fits] or found, key, policy), difficulty.prefers)
     budget_ms = policy.latency_budget_ms if request.latency_budget_ms is None else request.latency_budget_ms
     floor = floor_of(difficulty.score, policy) if difficulty.known else 0.0
     kind, chosen = _choose(order, request, key, floor, budget_ms, policy)

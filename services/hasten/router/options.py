@@ -181,6 +181,12 @@ def ranked(options: Sequence[Option], key: str, policy: Settings) -> list[Option
     return order
 
 
+def preferring(order: Sequence[Option], capabilities: Sequence[str]) -> list[Option]:
+    """The options that have these capabilities before those that lack any, otherwise in the order given."""
+    wanted = set(capabilities)
+    return sorted(order, key=lambda one: not wanted <= {*one.model.capabilities, *one.load.capabilities})
+
+
 def _near(
     options: Sequence[Option], value: Callable[[Option], float], near: float, slack: float
 ) -> Iterator[list[Option]]:
