@@ -18,7 +18,7 @@ from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, RESUMABLE, 
 from hasten.messages.chat import CANCEL, Nothing
 from hasten.messages.failure import Failed, Failure
 from hasten.stream import IDLE_S, Stream
-from hasten.telemetry import logger, where
+from hasten.telemetry import counter, logger, where
 from hasten.topics import Topic, checked, random_id
 
 INBOX = "_INBOX"
@@ -33,6 +33,7 @@ def is_inbox(subject: str) -> bool:
 
 
 log = logger("bus")
+_dropped = counter("bus_dropped_total", "Messages dropped because too many waited, by subscription", "subject")
 
 
 class Unreachable(ConnectionError):
@@ -80,6 +81,8 @@ class Bus:
         async def on_error(error: Exception) -> None:
             nonlocal last
             last = error
+            if isinstance(error, nats.errors.SlowConsumerError):
+                _dropped.labels(error.sub.subject).inc()
             if connected:
                 log.warning("connection: %s", type(error).__name__)
 

@@ -47,7 +47,7 @@ class Kind:
         able = {
             "sim": [],
             "llama": ["json"],
-            "openai": ["json"],
+            "openai": ["json", "logprobs"],
             "vllm": ["json", "tools"],
             "served": ["json", "tools"],
         }

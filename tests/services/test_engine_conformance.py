@@ -30,6 +30,15 @@ async def test_deltas_come_one_by_one_and_end_with_usage(engine: Engine) -> None
     assert 0 <= end.usage.cached_tokens < end.usage.prompt_tokens
 
 
+async def test_how_probable_the_tokens_were_is_told_when_it_is_asked_for(kind: Kind, engine: Engine) -> None:
+    deltas, end = await whole(engine.generate("acme/r", asked(confidence_after=4)))
+    told = [one for delta in deltas for one in delta.logprobs]
+    assert all(one <= 0 for one in told)
+    assert len(told) == end.usage.completion_tokens or kind.is_vllm
+    deltas, _ = await whole(engine.generate("acme/r", asked()))
+    assert not any(delta.logprobs for delta in deltas)
+
+
 async def test_max_tokens_ends_with_length(engine: Engine) -> None:
     _, end = await whole(engine.generate("acme/r", asked(max_tokens=5)))
     assert end.finish_reason == "length"

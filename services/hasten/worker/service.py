@@ -13,12 +13,13 @@ import nats.errors
 from hasten.bus import Bus
 from hasten.chunks import ChunkWriter, Send
 from hasten.deadline import now_ms
-from hasten.messages.chat import Chunk, Done
+from hasten.messages.chat import Chunk, Done, Note
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.generate import GENERATE, STATUS, Generate, Status
 from hasten.models import Model
 from hasten.service import Call, Service
 from hasten.telemetry import Stopwatch, counter, histogram, logger
+from hasten.worker.confidence import Tally
 from hasten.worker.domain import check, check_in_time, estimate_tokens, find_model, with_defaults
 from hasten.worker.engines import End, Engine, EngineError, engine_class
 from hasten.worker.line import Line, Place
@@ -141,7 +142,7 @@ class Worker:
         writer = ChunkWriter(_sender(call, place))
         engine, key = self._engine, f"{call.tenant}/{call.request_id}"
         try:
-            done = await self._relay(engine, key, request, writer, clock)
+            done = await self._relay(engine, key, request, writer, clock, call)
         except EngineError as error:
             await writer.flush()
             raise Failed.of(self._failure(error, writer.count)) from None
@@ -156,17 +157,23 @@ class Worker:
         await call.send(done)
         return done
 
-    async def _relay(self, engine: Engine, key: str, request: Generate, writer: ChunkWriter, clock: Stopwatch) -> Done:
-        began, first = clock.elapsed_ms(), 0.0
+    async def _relay(
+        self, engine: Engine, key: str, request: Generate, writer: ChunkWriter, clock: Stopwatch, call: Call
+    ) -> Done:
+        began, first, tally = clock.elapsed_ms(), 0.0, Tally(request.confidence_after)
         async with aclosing(engine.generate(key, request)) as events:
             async for event in events:
                 if isinstance(event, End):
                     await writer.flush()
+                    if (note := tally.note()) is not None:
+                        await _say(call, note)
                     return self._done(event, writer.count, clock, first)
                 if not first:
                     first = clock.elapsed_ms()
                     clock.record("first_token", began)
                     _ttft.labels(self._model.name).observe(first / 1000)
+                if (note := tally.add(event.logprobs)) is not None:
+                    await _say(call, note)
                 await writer.write(event.text, reasoning=event.reasoning, tool_calls=event.tool_calls)
         raise EngineError("incomplete", "the engine ended without a result")
 
@@ -331,12 +338,16 @@ def _sender(call: Call, place: Place) -> Send:
 
     async def send(chunk: Chunk) -> None:
         place.spoken = True
-        try:
-            await call.send(chunk)
-        except nats.errors.Error as error:
-            raise Failed("disconnected", f"NATS: {type(error).__name__}", retry_after_ms=1000) from None
+        await _say(call, chunk)
 
     return send
+
+
+async def _say(call: Call, event: Chunk | Note) -> None:
+    try:
+        await call.send(event)
+    except nats.errors.Error as error:
+        raise Failed("disconnected", f"NATS: {type(error).__name__}", retry_after_ms=1000) from None
 
 
 def _now_ms() -> float:

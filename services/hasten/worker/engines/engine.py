@@ -13,11 +13,16 @@ from hasten.models import Model
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of the answer, as soon as the engine has it. Text never ends inside a character."""
+    """A piece of the answer, as soon as the engine has it. Text never ends inside a character.
+
+    `logprobs` are the natural logarithms of how probable its tokens were, where the request has `confidence_after` and
+    the engine knows.
+    """
 
     text: str = ""
     reasoning: str = ""
     tool_calls: list[dict[str, Any]] | None = None
+    logprobs: list[float] = []
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):

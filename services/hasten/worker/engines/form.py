@@ -9,10 +9,10 @@ from typing import Any
 
 from hasten.messages.generate import Generate
 from hasten.worker.engines.engine import EngineError
+from hasten.worker.engines.gbnf import readable
 
-MOST_TOKENS = 2**31 - 1
-DEEPEST = 16
-"""How deep the groups of a pattern may lie in one another."""
+DEEPEST, LONGEST = 16, 1000
+"""How deep the groups of a pattern may lie in one another, and its characters."""
 _DATA = frozenset({"const", "default", "enum", "examples"})
 """What these hold are values, not schemas."""
 _PIECE = re.compile(
@@ -21,7 +21,7 @@ _PIECE = re.compile(
     | \[\^?(?:\\[\]\\-]|[^\]\\])+]      # a set
     | \((?!\?) | \(\?: | \)
     | [*+?|.]
-    | \{\d{1,4}(?:,\d{0,4})?}
+    | \{[0-9]{1,4}(?:,[0-9]{0,4})?}
     | [^\\\[\](){}*+?|.^$\x00-\x1f]
     """,
     re.VERBOSE,
@@ -30,10 +30,11 @@ _PIECE = re.compile(
 
 def check(request: Generate) -> None:
     """Raises EngineError(bad_request) that says what to do instead."""
-    if request.max_tokens > MOST_TOKENS:
-        raise _refused(f"max_tokens must be at most {MOST_TOKENS}", "max_tokens")
-    if "grammar" in request.extra:
-        raise _refused("a grammar cannot be given: describe the answer by a JSON schema in response_format", "grammar")
+    grammar = request.extra.get("grammar", "")
+    if not isinstance(grammar, str) or not readable(grammar):
+        raise _refused(
+            "the grammar cannot be read: it must be rules in llama.cpp's GBNF, each of them defined", "grammar"
+        )
     for param, schema in _schemas(request):
         if not isinstance(schema, dict):
             raise _refused("a JSON schema must be an object", param)
@@ -74,7 +75,7 @@ def _patterns(schema: dict[str, Any]) -> Iterator[str]:
 
 def supported(pattern: str) -> bool:
     """Whether llama.cpp can turn a pattern into a grammar (what it is not known to is not supported)."""
-    if len(pattern) < 2 or not (pattern.startswith("^") and pattern.endswith("$")):
+    if not 2 <= len(pattern) <= LONGEST or not (pattern.startswith("^") and pattern.endswith("$")):
         return False
     try:
         re.compile(pattern)

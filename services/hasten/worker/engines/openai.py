@@ -182,6 +182,8 @@ class OpenAIEngine:
         limit = body.pop("max_tokens")
         if limit < self._model.context_window:
             body[limit_name] = limit
+        if "logprobs" not in self._model.capabilities:
+            body = {name: value for name, value in body.items() if name not in ("logprobs", "top_logprobs")}
         if request.continues:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         return body
