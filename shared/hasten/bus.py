@@ -18,7 +18,7 @@ from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, RESUMABLE, 
 from hasten.messages.chat import CANCEL, Nothing
 from hasten.messages.failure import Failed, Failure
 from hasten.stream import IDLE_S, Stream
-from hasten.telemetry import logger
+from hasten.telemetry import counter, logger, where
 from hasten.topics import Topic, checked, random_id
 
 INBOX = "_INBOX"
@@ -33,6 +33,7 @@ def is_inbox(subject: str) -> bool:
 
 
 log = logger("bus")
+_dropped = counter("bus_dropped_total", "Messages dropped because too many waited, by subscription", "subject")
 
 
 class Unreachable(ConnectionError):
@@ -64,6 +65,7 @@ class Bus:
         self.serves = inbox == INBOX
         """Whether this is a service's connection; a tenant's may publish to no inbox and look for no process."""
         self._sinks: dict[str, Sink] = {}
+        self._telling: set[asyncio.Task[None]] = set()
         self._asked: set[asyncio.Future[Msg]] = set()
         self._doubtful: set[asyncio.Future[Msg]] = set()
         self.js = client.jetstream(timeout=5)
@@ -79,6 +81,8 @@ class Bus:
         async def on_error(error: Exception) -> None:
             nonlocal last
             last = error
+            if isinstance(error, nats.errors.SlowConsumerError):
+                _dropped.labels(error.sub.subject).inc()
             if connected:
                 log.warning("connection: %s", type(error).__name__)
 
@@ -97,8 +101,7 @@ class Bus:
                     pending_size=64 * 1024 * 1024,
                     **({"reconnect_time_wait": 0.1} | options),
                 )
-                replies = f"{bus._inbox}.*"
-                await client.subscribe(replies, cb=bus._on_reply, pending_msgs_limit=-1, pending_bytes_limit=-1)
+                await client.hear(f"{bus._inbox}.*", bus._on_reply)
                 await bus.flush()
         except BaseException as error:
             why = type(last or error).__name__
@@ -116,12 +119,21 @@ class Bus:
         doubtful, self._doubtful = self._doubtful, set()
         asyncio.get_running_loop().call_later(LATE_REPLY_S, _give_up, doubtful)
 
-    async def _on_reply(self, msg: Msg) -> None:
+    def _on_reply(self, msg: Msg) -> None:
         sink = self._sinks.get(msg.subject.rpartition(".")[2])
         if sink is not None:
-            sink(msg)
+            try:
+                sink(msg)
+            except Exception as error:
+                log.error("a reply could not be taken: %s", where(error))
         elif self.serves and is_inbox(msg.reply):
-            await self._client.publish(msg.reply, b"", headers={"Status": "503"})
+            telling = asyncio.get_running_loop().create_task(self._tell_nobody_reads(msg.reply))
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
+
+    async def _tell_nobody_reads(self, reply: str) -> None:
+        with contextlib.suppress(nats.errors.Error):
+            await self._client.publish(reply, b"", headers={"Status": "503"})
 
     def _open(self, sink: Sink) -> tuple[str, Callable[[], None]]:
         """A reply subject of its own for this sink, and what forgets it."""

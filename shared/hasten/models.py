@@ -15,12 +15,14 @@ CountOrNone = Annotated[int, msgspec.Meta(ge=0, le=65536)]
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a worker runs a model. `kind` is llama, openai or sim (or a third party's).
+    """How a worker runs a model. `kind` is llama, vllm, openai or sim (or a third party's).
 
     llama: `path` is a GGUF file in the data folder's models/. openai: `url`, `upstream_model`, `api_key_env` (the
-    variable that holds the key). sim: the `sim_*` fields (times in ms, rates in tokens per second).
+    variable that holds the key), `ca_file` (PEM: who vouches for a server with a certificate of the house). sim: the
+    `sim_*` fields (times in ms, rates in tokens per second).
     Its first tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
     `sim_slow_ms` times a Pareto draw of shape `sim_slow_shape`. `sim_seed` makes the draws the same each time (0: not).
+    `sim_logprob` is how probable each of its tokens is to it.
     `cache_tokens` is how many tokens of earlier prompts an engine keeps computed (0: as many as fill its slots): the
     simulator keeps so many, and the router expects it of the others.
 
@@ -31,6 +33,12 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `llama_cache_type` is the precision of keys and values. `llama_speculative` guesses tokens ahead, `ngram` from what
     the request says already, `draft` with the small model `llama_draft` (a GGUF file with the same vocabulary), at most
     `llama_draft_tokens` at once. docs/engines.md has the figures.
+
+    vllm: `path` is a folder with a checkpoint (or its name on a hub), `slots` the sequences in a batch. `vllm_dtype` is
+    what it computes in, `vllm_eager` does without compiled graphs, `vllm_kv_gib` is the memory for keys and values (0
+    leaves it to vLLM), `vllm_ngram_tokens` how many tokens to guess from the prompt at each step (0 for none),
+    `vllm_tool_parser` the name of vLLM's parser for this model's tool calls, `vllm_options` any other argument of its
+    AsyncEngineArgs.
     """
 
     kind: str = "llama"
@@ -41,6 +49,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     url: str = ""
     upstream_model: str = ""
     api_key_env: str = ""
+    ca_file: str = ""
     continues: bool = False
     cache_tokens: int = 0
     connect_timeout_s: float = 5.0
@@ -65,6 +74,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sim_slow_ms: float = 1000.0
     sim_slow_shape: float = 1.5
     sim_seed: int = 0
+    sim_logprob: float = 0.0
+    vllm_dtype: str = "auto"
+    vllm_eager: bool = False
+    vllm_kv_gib: float = 0.0
+    vllm_prefix_cache: bool = True
+    vllm_ngram_tokens: int = 0
+    vllm_tool_parser: str = ""
+    vllm_options: dict[str, Any] = {}
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -116,6 +116,12 @@ class Service:
         """Requests being handled or waiting in line."""
         return len(self._tasks)
 
+    @property
+    def pending(self) -> int:
+        """Messages that have been read from the connection and not yet been looked at; idle, none."""
+        hearing = (*self._hearing, *self._hearing_last, *self._listening)
+        return sum(subscription.pending_msgs for subscription in hearing)
+
     async def start(self) -> None:
         """Subscribes to everything declared; requests are heard when it returns."""
         if self._heard:

@@ -95,6 +95,8 @@ class TableFile:
         log.error("%s: the model table stays as it was", problem)
 
     def _take(self, rows: Sequence[Model]) -> None:
+        if self._table.problem:
+            log.warning("model table: %s is right again", self._path)
         for said in changes(self._table.rows, rows):
             log.warning("model table: %s", said)
         self._table.replace(rows)

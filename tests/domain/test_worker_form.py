@@ -8,6 +8,7 @@ from hasten.messages.chat import Turn
 from hasten.messages.generate import Generate
 from hasten.worker.engines.engine import EngineError
 from hasten.worker.engines.form import check, supported
+from hasten.worker.engines.gbnf import readable
 
 
 def _asked(**options: Any) -> Generate:
@@ -21,8 +22,8 @@ def _form(schema: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("options", "param"),
     [
-        ({"max_tokens": 10**18}, "max_tokens"),
-        ({"extra": {"grammar": "root ::= ("}}, "grammar"),
+        ({"extra": {"grammar": "root ::= ( secret"}}, "grammar"),
+        ({"extra": {"grammar": 7}}, "grammar"),
         ({"response_format": _form(7)}, "response_format"),
         ({"response_format": {"type": "json_object", "schema": []}}, "response_format"),
         ({"response_format": _form({"type": "string", "pattern": "a secret"})}, "response_format"),
@@ -43,7 +44,7 @@ def test_what_llama_can_do_is_not_refused() -> None:
         "properties": {"pattern": {"type": "string"}, "zip": {"pattern": "^[0-9]{4}$"}},
         "const": {"pattern": "("},
     }
-    check(_asked(max_tokens=2**31 - 1, response_format=_form(schema)))
+    check(_asked(response_format=_form(schema)))
     check(_asked(response_format={"type": "json_object"}))
     check(_asked(response_format={"type": "text"}, extra={"top_k": 1}))
 
@@ -66,3 +67,31 @@ def test_patterns_that_are_supported(pattern: str) -> None:
 )
 def test_patterns_that_are_not(pattern: str) -> None:
     assert not supported(pattern)
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        "",
+        'root ::= "yes" | "no"',
+        "root ::= [a-z]+ # a comment\n",
+        'root ::= (word "," \n  word)* end?\r\nword ::= [^\\]a-]{2,5} .\n\n# the end\nend ::= "\\x41\\u00e9\\"" {3}',
+        'root ::=\n  "a" |\n  "b"',
+        "root ::=",
+    ],
+)
+def test_grammars_that_can_be_read(grammar: str) -> None:
+    assert readable(grammar)
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        *["root", "root :=", "root ::= (", "root ::= )", 'root ::= "a', "root ::= [a", "root ::= []", "root ::= other"],
+        *["root ::= *", 'root ::= ""*', 'root ::= "a"{', 'root ::= "a"{x}', 'root ::= "a"{1,9999}', 'root ::= "\\q"'],
+        *["root ::= my_rule", 'root ::= "a" !', 'root ::= "a"\n| "b"', "root ::= " + "(" * 99 + '"a"' + ")" * 99],
+        "root # " + "# " * 5000,
+    ],
+)
+def test_grammars_that_cannot(grammar: str) -> None:
+    assert not readable(grammar)

@@ -9,10 +9,15 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from hasten.compressor.domain import compress
+from hasten.compressor.settings import Settings
+from hasten.compressor.tokenizer_folder import TokenizerFolder
 from hasten.messages.chat import Turn
+from hasten.messages.compress import Compress
 from hasten.messages.generate import Generate
+from hasten.messages.retrieve import Passage
 from hasten.models import SMALL, EngineConfig, Model
-from hasten.weights import prepare
+from hasten.weights import folder, prepare
 from hasten.worker.engines import End, EngineError
 from hasten.worker.engines.llama import LlamaEngine
 
@@ -93,7 +98,6 @@ async def test_what_is_refused_is_not_printed(engine: LlamaEngine, capfd: pytest
         {"response_format": form},
         {"response_format": nested},
         {"response_format": {"type": "a secret"}},
-        {"max_tokens": 10**18},
     ):
         with pytest.raises(EngineError) as caught:
             await _answer(engine, "acme", _request("When does the ferry leave?", **options))
@@ -115,3 +119,40 @@ async def test_a_supported_pattern_is_followed(
     if text.endswith('"'):
         assert re.fullmatch(pattern, msgspec.json.decode(text))
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        'root ::= ("red" | [a-c]+) "\\n"? # a comment\n',
+        'root ::= (word "," \n  word)* end?\r\nword ::= [^\\]a-]{2,5} .\n\n# the end\nend ::= "\\x41\\u00e9\\"" "x"{3}',
+        'root ::=\n  "a" |\n  "b" {2000}',
+        "",
+    ],
+)
+async def test_a_grammar_that_can_be_read_is_followed(
+    engine: LlamaEngine, capfd: pytest.CaptureFixture[str], grammar: str
+) -> None:
+    text, _ = await _answer(engine, "acme", _request("Name a colour.", extra={"grammar": grammar}, max_tokens=8))
+    assert text
+    assert not grammar.startswith('root ::= ("red"') or re.fullmatch(r"(red|[a-c]+)\n?", text)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("system", ["", SYSTEM])
+async def test_what_a_compressor_puts_first_is_found_again_beside_other_passages(
+    engine: LlamaEngine, data: Path, system: str
+) -> None:
+    counter = TokenizerFolder(folder(data)).load(SMALL.tokenizer)
+    asked = []
+    for at, text in enumerate(("The ferry leaves at nine and at noon.", "A berth costs 31 euros a night.")):
+        turns = [Turn(role="system", content=system)] if system else []
+        turns.append(Turn(role="user", content=f"What do I have to know, part {at}?"))
+        passages = [Passage(id=f"p{at}", collection="c", document=f"d{at}", text=text)]
+        wanted = Compress(messages=turns, passages=passages, tokenizer=SMALL.tokenizer, token_budget=400)
+        asked.append(compress(wanted, counter, Settings().policy()))
+    for one in asked:
+        request = Generate(messages=one.messages, max_tokens=2, temperature=0.0)
+        _, end = await _answer(engine, f"tenant{len(system)}", request)
+    assert asked[0].messages[-1] != asked[1].messages[-1]
+    assert end.usage.cached_tokens >= asked[1].stable_tokens > 20

@@ -17,7 +17,8 @@ from hasten.models import model_table
 from hasten.router.service import Router, build
 from hasten.router.settings import Settings
 
-TABLE = model_table({"models": [{"name": name, "ttft_prior_ms": 400.0} for name in ("a", "b")]})
+ROW = {"ttft_prior_ms": 400.0, "context_window": 100_000}
+TABLE = model_table({"models": [{"name": name, **ROW} for name in ("a", "b")]})
 Start = Callable[..., Awaitable[Router]]
 OPEN_S = 600.0
 
@@ -67,6 +68,37 @@ async def test_a_model_that_hangs_loses_its_share_before_any_request_has_ended(b
     await until(lambda: router.report()["models"][0]["each"][0].get("oldest_ms") == 2500)
     assert await shares(bus) == {"b": 60}
     assert samples(router, "a") == 40, "and none has ended"
+
+
+async def test_a_slow_starter_with_long_answers_does_not_look_fast(bus: Bus, start: Start) -> None:
+    """c5-05: by time per token `b` would win."""
+    router = await start()
+    attempts = Attempts(bus)
+    await attempts.say(40, "a", ttft_ms=700.0, total_ms=900.0)
+    await attempts.say(40, "b", ttft_ms=2600.0, total_ms=9000.0)
+    await until(lambda: (samples(router, "a"), samples(router, "b")) == (40, 40))
+    assert await shares(bus) == {"a": 60}
+
+
+async def test_what_was_measured_hours_ago_is_unknown_again_and_gets_a_few_probes(bus: Bus, start: Start) -> None:
+    """c5-06: samples age out by time, and whatever became healthy again is noticed."""
+    router = await start(probe_share=0.05, max_probes=2, probe_s=900)
+    attempts = Attempts(bus)
+    await attempts.say(40, "a", ttft_ms=400.0)
+    await attempts.say(40, "b", ttft_ms=9000.0, ago_ms=7_200_000)
+    await attempts.say(1, "a", ttft_ms=400.0)
+    await until(lambda: samples(router, "a") == 41)
+    assert (await figures(bus, "b")).p95_ttft_ms is None
+    replies = [await ask(bus, request_id=f"r{number}", latency_budget_ms=1500) for number in range(150)]
+    assert Counter(reply.model for reply in replies) == {"a": 148, "b": 2}
+
+
+async def test_two_long_prompts_go_to_different_workers(bus: Bus, start: Start) -> None:
+    """c5-17: what counts is the work that waits, not how many requests do."""
+    await start()
+    await Workers(bus).say("a", "a-2", slots=500)
+    long = [(await ask(bus, model="a", prompt_tokens=21_000)).worker for _ in range(2)]
+    assert set(long) == {"a-1", "a-2"}
 
 
 async def test_what_fails_fast_is_no_longer_asked_and_what_was_shown_says_why(bus: Bus, start: Start) -> None:

@@ -14,6 +14,7 @@ from rich.table import Table
 from hasten import weights
 from hasten.client import Hasten
 from hasten.commands.options import DATA, Data, Json, Nats, Tenant, with_client
+from hasten.commands.worker_table import worker_table
 from hasten.embedder.settings import DEFAULT_MODEL
 from hasten.messages.route import ModelInfo, ModelList
 from hasten.models import DEFAULTS
@@ -48,13 +49,22 @@ def models(context: typer.Context, tenant: Tenant = "demo", nats: Nats = None, a
 
 
 def show(console: Console, listed: ModelList, routers: Sequence[Mapping[str, Any]]) -> None:
-    """Prints the table for people, and what is wrong with the model table of any router."""
+    """Prints the tables for people, and what is wrong with the model table of any router."""
     console.print(table_of(listed.models))
-    problems = {listed.problem, *(str(one.get("table_problem", "")) for one in routers)} - {""}
-    for problem in sorted(problems):
-        console.print(f"\nAn edit of the model table was not taken. {problem}", soft_wrap=True)
+    if any(model.each for model in listed.models):
+        console.print()
+        console.print(worker_table(listed.models))
+    for problem in problems_of([*routers, {"table_problem": listed.problem}]):
+        console.print(f"\n{problem}", soft_wrap=True)
+
+
+def problems_of(routers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is wrong with the model tables of some routers, by their reports, in sentences."""
+    refused = {str(one.get("table_problem", "")) for one in routers} - {""}
+    found = [f"An edit of the model table was not taken. {problem}" for problem in sorted(refused)]
     if len({one["table"] for one in routers if "table" in one}) > 1:
-        console.print("\nThe routers go by different model tables: see that each has the same file.", soft_wrap=True)
+        found.append("The routers go by different model tables: see that each has the same file.")
+    return found
 
 
 def table_of(models: Iterable[ModelInfo]) -> Table:

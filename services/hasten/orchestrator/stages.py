@@ -92,8 +92,10 @@ class Stages:
         model: str | None = None,
         exclude: list[str] | None = None,
         spare: bool = False,
+        above: str = "",
     ) -> Routed:
-        """The model and the worker; with `model` another worker of that very model, and with `spare` an idle one."""
+        """The model and the worker; with `model` another worker of that very model, with `spare` an idle one, and with
+        `above` one of a better model than that."""
         body = Route(
             text=self._plan.fingerprint.text,
             vector=vector,
@@ -107,6 +109,7 @@ class Stages:
             request_id=self._flight.asked,
             prefix=prefix_of(self._flight.tenant, self._request),
             spare=spare,
+            above=above,
         )
         reply: Routed = await self._must("route", ROUTE, body)
         return reply

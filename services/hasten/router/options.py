@@ -60,6 +60,13 @@ def named(name: str, models: Sequence[Model]) -> list[Model] | Failure:
     )
 
 
+def better(models: Sequence[Model], name: str, table: Sequence[Model]) -> list[Model] | Failure:
+    """Those of the models that have more quality than the one of this name in the table."""
+    quality = max((model.quality for model in table if model.name == name), default=0.0)
+    found = [model for model in models if model.quality > quality]
+    return found or Failure(code="model_not_found", detail=f"no model is better than {name}", param="above")
+
+
 def able(models: Sequence[Model], needs: Sequence[str], loads: Mapping[str, Sequence[Load]]) -> list[Model] | Failure:
     """Those of the models that have every capability in `needs`, or whose workers may announce them yet."""
     lacking = {model.name: _lacking(model, needs, loads.get(model.slug, ())) for model in models}

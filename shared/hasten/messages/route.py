@@ -15,7 +15,8 @@ class Route(Body, frozen=True, kw_only=True, omit_defaults=True):
     `request_id` is that of the request: what it failed at before, under this id, is avoided where there is a choice.
     `prefix` are hashes of ever longer beginnings of the prompt, shortest first, with the tokens of each: workers keep
     what they have computed, and prompts of a tenant that begin alike have the same hashes.
-    `spare` asks for a worker with a free slot, for work that is not worth waiting for or making others wait.
+    `spare` asks for a worker with a free slot, for work that is not worth waiting for or making others wait. `above`
+    names a model whose answer was not good enough: only models of more quality are wanted.
     """
 
     text: str
@@ -30,6 +31,7 @@ class Route(Body, frozen=True, kw_only=True, omit_defaults=True):
     request_id: str = ""
     prefix: dict[str, int] = {}
     spare: bool = False
+    above: str = ""
 
 
 class Routed(Reply, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,11 +13,16 @@ from hasten.models import Model
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of the answer, as soon as the engine has it. Text never ends inside a character."""
+    """A piece of the answer, as soon as the engine has it. Text never ends inside a character.
+
+    `logprobs` are the natural logarithms of how probable its tokens were, where the request has `confidence_after` and
+    the engine knows.
+    """
 
     text: str = ""
     reasoning: str = ""
     tool_calls: list[dict[str, Any]] | None = None
+    logprobs: list[float] = []
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +75,8 @@ class Engine(Protocol):
         """An engine for this row of the model table that has not started; raises SettingsError for a bad row."""
 
     async def start(self) -> None:
-        """Loads the model; returns when it can generate. Raises one sentence when it cannot."""
+        """Loads the model; returns when it can generate. Raises one sentence when it cannot, EngineError when it is
+        worth trying again."""
 
     def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
         """Yields deltas and one End, or raises EngineError; closing the iterator early is an abort.

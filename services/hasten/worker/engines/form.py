@@ -9,8 +9,8 @@ from typing import Any
 
 from hasten.messages.generate import Generate
 from hasten.worker.engines.engine import EngineError
+from hasten.worker.engines.gbnf import readable
 
-MOST_TOKENS = 2**31 - 1
 DEEPEST = 16
 """How deep the groups of a pattern may lie in one another."""
 _DATA = frozenset({"const", "default", "enum", "examples"})
@@ -21,7 +21,7 @@ _PIECE = re.compile(
     | \[\^?(?:\\[\]\\-]|[^\]\\])+]      # a set
     | \((?!\?) | \(\?: | \)
     | [*+?|.]
-    | \{\d{1,4}(?:,\d{0,4})?}
+    | \{[0-9]{1,4}(?:,[0-9]{0,4})?}
     | [^\\\[\](){}*+?|.^$\x00-\x1f]
     """,
     re.VERBOSE,
@@ -30,10 +30,11 @@ _PIECE = re.compile(
 
 def check(request: Generate) -> None:
     """Raises EngineError(bad_request) that says what to do instead."""
-    if request.max_tokens > MOST_TOKENS:
-        raise _refused(f"max_tokens must be at most {MOST_TOKENS}", "max_tokens")
-    if "grammar" in request.extra:
-        raise _refused("a grammar cannot be given: describe the answer by a JSON schema in response_format", "grammar")
+    grammar = request.extra.get("grammar", "")
+    if not isinstance(grammar, str) or not readable(grammar):
+        raise _refused(
+            "the grammar cannot be read: it must be rules in llama.cpp's GBNF, each of them defined", "grammar"
+        )
     for param, schema in _schemas(request):
         if not isinstance(schema, dict):
             raise _refused("a JSON schema must be an object", param)

@@ -8,6 +8,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Self
 
+import httpx
 import msgspec
 
 from hasten.messages.generate import Generate
@@ -38,6 +39,7 @@ SAMPLING = frozenset(
         "dry_penalty_last_n",
         "dynatemp_exponent",
         "dynatemp_range",
+        "grammar",
         "ignore_eos",
         "json_schema",
         "logit_bias",
@@ -73,6 +75,7 @@ class LlamaEngine:
         self.slots = model.engine.slots
         self.capabilities = sorted({"json"} | ({"tools"} & set(model.capabilities)))
         self._server: Any = None
+        self._key = secrets.token_hex(16)
         self._pool = ThreadPoolExecutor(2 * self.slots, thread_name_prefix="llama")
         self._places = Slots(self.slots)
         self._flows: dict[str, Flow] = {}
@@ -111,6 +114,7 @@ class LlamaEngine:
         except RuntimeError:
             raise SettingsError(f"llama.cpp cannot load {path}") from None
         self._warm_up(server)
+        self._check_window(server)
         self._server = server
 
     def _warm_up(self, server: Any) -> None:
@@ -118,6 +122,14 @@ class LlamaEngine:
         body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
         with suppress(Exception):
             server.handle_chat_completions(body, lambda _: False)
+
+    def _check_window(self, server: Any) -> None:
+        """A slot has no more tokens than the model was trained for, whatever it was asked to have."""
+        headers = {"Authorization": f"Bearer {self._key}"}
+        with httpx.Client(trust_env=False, timeout=60, headers=headers) as client:
+            most = client.get(f"{server.listening_address}/props").json()["default_generation_settings"]["n_ctx"]
+        if most < self._model.context_window:
+            raise SettingsError(f"the model {self._model.name} can have a context_window of {most} tokens at most")
 
     def _params(self, xllamacpp: Any, path: Path) -> Any:
         engine, params = self._config, xllamacpp.CommonParams()
@@ -134,7 +146,7 @@ class LlamaEngine:
         self._speculate(xllamacpp, params.speculative)
         params.cache_ram_mib = 0
         params.hostnames, params.port = ["127.0.0.1"], 0
-        params.api_keys = [secrets.token_hex(16)]
+        params.api_keys = [self._key]
         params.ui = params.endpoint_slots = False
         params.verbosity = -1
         return params
@@ -174,7 +186,8 @@ class LlamaEngine:
         for name in request.extra:
             if name not in SAMPLING:
                 del body[name]
-        return {**body, "return_progress": True}
+        limit = min(request.max_tokens, self._model.context_window)  # beyond 2^31 - 1 it would be refused
+        return {**body, "max_tokens": limit, "return_progress": True}
 
     def _submit(self, tenant: str, body: dict[str, Any], flow: Flow) -> None:
         running = self._pool.submit(self._run, tenant, body, flow)
