@@ -107,7 +107,7 @@ class Bench:
         return rows
 
     async def slots(self) -> list[Row]:
-        """Eight clients who each ask twice; `same` is the share of answers that are what one alone would have got."""
+        """Eight strangers at once, twice; `same` is the share of answers that are what one alone would have got."""
         rows = []
         for slots in (1, 4, 8):
             async with self._running({"slots": slots}) as rig:
@@ -170,7 +170,7 @@ async def _crowd(rig: Rig) -> dict[str, float]:
     async def client(at: int, again: int) -> Timed:
         began = rig.clock()
         async with line:
-            return await rig.ask(wanted[at], f"u{at}/{again}", began)
+            return await rig.ask(wanted[at], f"u{at}-{again}/1", began)
 
     began = rig.clock()
     seen = []

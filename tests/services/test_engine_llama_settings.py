@@ -40,10 +40,11 @@ async def _said(data: Path, window: int = 512, **settings: Any) -> str:
 async def test_guessing_ahead_and_other_steps_still_answer(data: Path) -> None:
     plain = await _said(data)
     assert len(plain) > 40
-    draft = {"llama_speculative": "draft", "llama_draft": SMALL.engine.path, "llama_draft_tokens": 4}
-    for guessing in ({"llama_speculative": "ngram"}, draft):
+    draft: dict[str, Any] = {"llama_speculative": "draft", "llama_draft": SMALL.engine.path, "llama_draft_tokens": 4}
+    ngram: dict[str, Any] = {"llama_speculative": "ngram"}
+    for guessing in (ngram, draft):
         assert (await _said(data, **guessing))[:24] == plain[:24]
-    others = {"llama_batch": 128, "llama_prefill_threads": 2, "llama_cache_type": "q8_0"}
+    others: dict[str, Any] = {"llama_batch": 128, "llama_prefill_threads": 2, "llama_cache_type": "q8_0"}
     assert await _said(data, llama_continuous_batching=False, **others)
 
 
