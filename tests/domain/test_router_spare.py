@@ -1,4 +1,4 @@
-"""A second attempt at a slow first token goes to an idle worker or nowhere, and what it cuts short is not forgotten."""
+"""What a second attempt asks of the router: an idle worker for a slow first token, a better model for a bad answer."""
 
 from typing import Any
 
@@ -45,3 +45,32 @@ def test_hedging_does_not_hide_a_tail_from_the_p95() -> None:
         window.add(Attempted(source="o", seq=seq, at_ms=1000 * seconds + 1, flight="f", worker="quick", **done))
     latency = window.latency(500.0, 1091.0)
     assert (latency.p50_ms, latency.p95_ms) == (60.0, 360.0)
+
+
+SMALL, LARGE, HUGE = (
+    Model(name=name, slug=name, quality=quality, cost_per_1k_completion=quality)
+    for name, quality in (("small", 0.3), ("large", 0.6), ("huge", 0.9))
+)
+
+
+def above(name: str, *models: Model, **fields: Any) -> Decision | Failure:
+    loads = {model.slug: [Load(name=f"{model.slug}-1", slots=4)] for model in models}
+    facts = Snapshot(models=models, loads=loads, latencies={})
+    return decide(Route(text="Hi", above=name, **fields), "k", facts, Settings())
+
+
+def test_a_better_model_is_asked_for_when_an_answer_was_not_good_enough() -> None:
+    found = above("small", HUGE, SMALL, LARGE)
+    assert isinstance(found, Decision)
+    assert found.option.model == LARGE, "the cheapest of the better ones"
+    last = above("large", SMALL, LARGE, HUGE)
+    assert isinstance(last, Decision)
+    assert last.option.model == HUGE
+
+
+def test_there_is_nothing_better_than_the_best() -> None:
+    for models in ((SMALL, LARGE), (LARGE,)):
+        found = above("large", *models)
+        assert isinstance(found, Failure)
+        assert (found.code, found.param) == ("model_not_found", "above")
+    assert isinstance(above("large", SMALL, LARGE, HUGE, exclude=["huge-1"]), Failure)

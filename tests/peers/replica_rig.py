@@ -181,7 +181,7 @@ async def peers(bus: Bus) -> AsyncIterator[Scripted]:
 @pytest_asyncio.fixture
 async def replicas(nats_server: NatsServer, peers: Scripted) -> AsyncIterator[Replicas]:
     client = await Bus.connect(nats_server.url, name="client")
-    made = Replicas(nats_server, client, Settings(exact_wait_ms=20))
+    made = Replicas(nats_server, client, Settings(exact_wait_ms=20, silence_s=20))
     yield made
     await made.close()
     await client.close()

@@ -48,12 +48,18 @@ def _response(status: str, plain: dict[str, Any], headers: str = "") -> bytes:
 
 
 class Upstream:
-    """An HTTP/1.1 server that answers each request with the next of `scripts`: bytes, or a function that writes."""
+    """An HTTP/1.1 server that answers each request with the next of `scripts`: bytes, or a function that writes.
+
+    A question for its models is answered with `models`.
+    """
 
     def __init__(self) -> None:
         self.scripts: list[bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]] = []
         self.bodies: list[dict[str, Any]] = []
         self.heads: list[str] = []
+        self.models = _response("200 OK", {"object": "list", "data": []})
+        self.asked: list[str] = []
+        """The paths of what was asked without a body."""
         self.open = self.connections = 0
         self._server: asyncio.Server | None = None
 
@@ -67,6 +73,11 @@ class Upstream:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                if head.startswith("GET "):
+                    self.asked.append(head.split()[1])
+                    writer.write(self.models)
+                    await writer.drain()
+                    continue
                 length = next(line for line in head.lower().split("\r\n") if line.startswith("content-length"))
                 self.bodies.append(json.loads(await reader.readexactly(int(length.split(":")[1]))))
                 self.heads.append(head)
@@ -273,14 +284,63 @@ async def test_waiting_has_an_end_at_every_stage(upstream: Upstream, make: MakeE
         await engine.drain()
 
 
-async def test_nobody_listening_is_upstream(tmp_path: Path) -> None:
+async def test_nobody_listening_is_a_start_to_try_again(tmp_path: Path) -> None:
     config = EngineConfig(kind="openai", url="http://127.0.0.1:9/v1?key=sk-test-9f3a")
     engine = OpenAIEngine.from_config(Model(name="up", slug="up", engine=config), tmp_path)
-    await engine.start()
-    error, _ = await _error(engine)
-    assert error.code == "upstream"
-    assert "sk-test" not in str(error)
+    with pytest.raises(EngineError) as caught:
+        await engine.start()
+    assert caught.value.code == "unavailable"
+    assert "sk-test" not in str(caught.value)
     await engine.close()
+
+
+async def test_the_first_caller_finds_an_open_connection(upstream: Upstream, make: MakeEngine) -> None:
+    upstream.scripts = [WELL]
+    engine = await make("?key=k")
+    assert (upstream.asked, upstream.connections) == (["/v1/models?key=k"], 1)
+    assert await _text(engine) == "Hello"
+    assert upstream.connections == 1
+
+
+@pytest.mark.parametrize("status", ["401 Unauthorized", "404 Not Found", "500 Oops"])
+async def test_a_server_that_does_not_tell_its_models_is_there_all_the_same(
+    upstream: Upstream, make: MakeEngine, status: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    upstream.models, upstream.scripts = _response(status, {"error": {"message": "no sk-9"}}), [WELL]
+    assert await _text(await make()) == "Hello"
+    assert ("refuses its key (status 401)" in caplog.text) == status.startswith("401")
+    assert "sk-9" not in caplog.text
+
+
+async def test_a_server_that_is_loading_is_a_start_to_try_again(upstream: Upstream, make: MakeEngine) -> None:
+    upstream.models = _response("503 Busy", {"error": {"message": "Loading model"}})
+    with pytest.raises(EngineError) as caught:
+        await make()
+    assert (caught.value.code, caught.value.detail) == ("unavailable", "the model server is not ready")
+
+
+async def _outcome(engine: OpenAIEngine) -> str | EngineError:
+    try:
+        return await _text(engine)
+    except EngineError as error:
+        return error
+
+
+@pytest.mark.parametrize("header", [True, False])
+async def test_a_server_that_wants_a_pause_gets_it(upstream: Upstream, make: MakeEngine, header: bool) -> None:
+    error = {} if header else {"message": "Rate limit reached. Please try again in 500ms."}
+    upstream.scripts = [_response("429 Too Many", {"error": error}, "retry-after: 0.5\r\n" if header else ""), WELL]
+    engine = await make()
+    assert (await _error(engine))[0].retry_after_ms == 500
+    while len(upstream.bodies) == 1:
+        said = await _outcome(engine)
+        if isinstance(said, EngineError):
+            assert said.code == "overloaded"
+            assert said.retry_after_ms is not None
+            assert 0 < said.retry_after_ms <= 500
+            await asyncio.sleep(said.retry_after_ms / 1000)
+    assert said == "Hello"
+    assert len(upstream.bodies) == 2
 
 
 async def test_a_server_that_wants_the_other_name_of_the_limit_gets_it(upstream: Upstream, make: MakeEngine) -> None:

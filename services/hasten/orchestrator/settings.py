@@ -1,5 +1,7 @@
 """Settings of the orchestrator."""
 
+from typing import Literal
+
 import msgspec
 
 
@@ -14,7 +16,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     them. `ttl_s` is asked of the cache for what is stored (0: the cache's own). `refresh_s` is how long before its end
     an answer that is asked for is made anew in the background, at most the last tenth of its life (0: never).
     `grace_s` is how long an answer goes on, and is kept, for a reader that was lost and had said that it would ask
-    again."""
+    again.
+
+    `cascade` says whether a small model that was preferred for want of a known difficulty can be overruled by its own
+    signs: off, hold (its answer is held back to its end, or for `cascade_hold_tokens`), or first_tokens (for
+    `cascade_first_tokens`). Among the signs are a mean and a least log-probability of its tokens below
+    `cascade_mean_logprob` and `cascade_min_logprob` (0: no bound)."""
 
     limit: int = 512
     waiting: int = 512
@@ -27,6 +34,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     silence_s: float = 1.75
     hedge_share: float = 0.03
     hedge_burst: float = 10.0
+    cascade: Literal["off", "hold", "first_tokens"] = "off"
+    cascade_hold_tokens: int = 1024
+    cascade_first_tokens: int = 8
+    cascade_mean_logprob: float = -1.0
+    cascade_min_logprob: float = 0.0
     replay_words: int = 24
     recent_entries: int = 1024
     recent_s: float = 5.0

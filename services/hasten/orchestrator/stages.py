@@ -25,11 +25,14 @@ class Stages:
     def __init__(self, bus: Bus, settings: Settings, request: ChatRequest, plan: Plan, flight: Flight) -> None:
         self._bus, self._settings = bus, settings
         self._request, self._plan, self._flight = request, plan, flight
+        self._asked = 0
 
     async def _ask(self, stage: str, topic: Topic, body: Any) -> Any:
-        since = self._flight.watch.elapsed_ms()
+        since, flight = self._flight.watch.elapsed_ms(), self._flight
+        self._asked += 1
+        request_id = f"{flight.id}-{stage}-{self._asked}"
         reply = await self._bus.request(
-            topic, body, tenant=self._flight.tenant, deadline_ms=self._flight.deadline_ms, request_id=self._flight.id
+            topic, body, tenant=flight.tenant, deadline_ms=flight.deadline_ms, request_id=request_id
         )
         self._flight.watch.record(stage, since)
         return reply
@@ -89,8 +92,10 @@ class Stages:
         model: str | None = None,
         exclude: list[str] | None = None,
         spare: bool = False,
+        above: str = "",
     ) -> Routed:
-        """The model and the worker; with `model` another worker of that very model, and with `spare` an idle one."""
+        """The model and the worker; with `model` another worker of that very model, with `spare` an idle one, and with
+        `above` one of a better model than that."""
         body = Route(
             text=self._plan.fingerprint.text,
             vector=vector,
@@ -103,6 +108,7 @@ class Stages:
             exclude=exclude or [],
             prefix=prefix_of(self._flight.tenant, self._request),
             spare=spare,
+            above=above,
         )
         reply: Routed = await self._must("route", ROUTE, body)
         return reply

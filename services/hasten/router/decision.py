@@ -8,9 +8,9 @@ import msgspec
 
 from hasten.messages.failure import Failure
 from hasten.messages.route import Route
-from hasten.models import Model
+from hasten.models import AUTO, Model
 from hasten.router.difficulty import Difficulty, estimate
-from hasten.router.options import AUTO, Option, Snapshot, able, named, option, ranked, usable, usual_of, wide
+from hasten.router.options import Option, Snapshot, able, better, named, option, ranked, usable, usual_of, wide
 from hasten.router.settings import Settings
 from hasten.router.workers import Load, draw
 
@@ -101,6 +101,8 @@ def _usable(
 def _capable(request: Route, snapshot: Snapshot, policy: Settings) -> Sequence[Model] | Failure:
     """The models that could answer the request if they had a worker for it."""
     models: Sequence[Model] | Failure = named(request.model, snapshot.models)
+    if not isinstance(models, Failure) and request.above:
+        models = better(models, request.above, snapshot.models)
     if not isinstance(models, Failure):
         models = able(models, request.needs, snapshot.loads)
     if not isinstance(models, Failure):

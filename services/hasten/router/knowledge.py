@@ -129,11 +129,9 @@ def _info(model: Model, loads: Sequence[Load], latency: Latency, unix_s: float) 
 
 
 def breaker_of(loads: Sequence[Load]) -> str:
-    """Whether requests reach the workers that are ready: closed (all of them), partly open, or open (none)."""
-    cooling = [load.cooling_ms > 0 for load in loads if load.ready]
-    if not any(cooling):
-        return "closed"
-    return "open" if all(cooling) else "partly open"
+    """The state of the breakers of the workers that are ready: that of all of them, or `partly open`."""
+    states = {load.breaker for load in loads if load.ready} or {"closed"}
+    return states.pop() if len(states) == 1 else "partly open"
 
 
 def _worker(load: Load) -> WorkerInfo:

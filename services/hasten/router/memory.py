@@ -27,6 +27,8 @@ BATCH = 1000
 SILENT_S = 2.0
 AGAIN_S = 1.0
 """The least time between two readings, however many events are missed."""
+CHECK_S = 30.0
+"""How often the stream is read without a sign that something is missing; one that was deleted is made anew then."""
 Hear = Callable[[str, Attempted], int | None]
 missed = counter("router_events_missed_total", "Events that did not come, by gaps in their numbers", "topic")
 
@@ -77,7 +79,9 @@ class Memory:
 
     async def _keep_up(self) -> None:
         while not cancelled():
-            await self._wanted.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_S):
+                    await self._wanted.wait()
             self._wanted.clear()
             try:
                 await self._read()
@@ -110,6 +114,10 @@ class Memory:
         with contextlib.suppress(APIError):
             await self._bus.js.add_stream(config)
         info = await self._bus.js.stream_info(STREAM)
+        kept, wanted = info.config, (self._keep, self._keep_s)
+        if (kept.max_msgs_per_subject, kept.max_age) != wanted:
+            kept.max_msgs_per_subject, kept.max_age = wanted
+            await self._bus.js.update_stream(kept)
         if info.state.last_seq + 1 < self._next:
             self._next = 1  # it was made anew
 

@@ -6,13 +6,11 @@ import msgspec
 
 from hasten.messages.failure import Failure
 from hasten.messages.route import Route
-from hasten.models import Model
+from hasten.models import AUTO, Model
 from hasten.router.affinity import anchor
 from hasten.router.settings import Settings
 from hasten.router.window import Latency
 from hasten.router.workers import Balance, Load, Usual, Work, best, draw
-
-AUTO = "auto"
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +58,13 @@ def named(name: str, models: Sequence[Model]) -> list[Model] | Failure:
     return found or Failure(
         code="model_not_found", detail=f"no model has this name or alias; there are {known}", param="model"
     )
+
+
+def better(models: Sequence[Model], name: str, table: Sequence[Model]) -> list[Model] | Failure:
+    """Those of the models that have more quality than the one of this name in the table."""
+    quality = max((model.quality for model in table if model.name == name), default=0.0)
+    found = [model for model in models if model.quality > quality]
+    return found or Failure(code="model_not_found", detail=f"no model is better than {name}", param="above")
 
 
 def able(models: Sequence[Model], needs: Sequence[str], loads: Mapping[str, Sequence[Load]]) -> list[Model] | Failure:

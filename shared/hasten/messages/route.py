@@ -14,7 +14,8 @@ class Route(Body, frozen=True, kw_only=True, omit_defaults=True):
     generated. `latency_budget_ms` is the time left for the first token. `exclude` names workers that have just failed.
     `prefix` are hashes of ever longer beginnings of the prompt, shortest first, with the tokens of each: workers keep
     what they have computed, and prompts of a tenant that begin alike have the same hashes.
-    `spare` asks for a worker with a free slot, for work that is not worth waiting for or making others wait.
+    `spare` asks for a worker with a free slot, for work that is not worth waiting for or making others wait. `above`
+    names a model whose answer was not good enough: only models of more quality are wanted.
     """
 
     text: str
@@ -28,6 +29,7 @@ class Route(Body, frozen=True, kw_only=True, omit_defaults=True):
     exclude: list[str] = []
     prefix: dict[str, int] = {}
     spare: bool = False
+    above: str = ""
 
 
 class Routed(Reply, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,8 +100,8 @@ class ModelInfo(Body, frozen=True, kw_only=True, omit_defaults=True):
 
     First-token times and `error_rate`, the share of attempts that were faults, are those of the last minutes, the
     newest weighing most; `samples` is how many first tokens there were and `age_s` how old the newest attempt is.
-    `breaker` is closed, partly open or open: whether all, some or none of the workers that are ready get requests.
-    `workers` counts these; `each` lists every worker.
+    `breaker` is that of all the workers that are ready (closed, open or half_open), or else `partly open`. `workers`
+    counts these; `each` lists every worker.
     """
 
     name: str

@@ -102,7 +102,7 @@ class SimEngine:
         for token in left[: request.max_tokens]:
             await _until(due, stopped)
             self.generated += 1
-            yield Delta(text=token)
+            yield Delta(text=token, logprobs=[config.sim_logprob] if request.confidence_after else [])
             due += decode_s(config, 1)
         said = min(len(left), request.max_tokens)
         usage = Usage(prompt_tokens=len(prompt), completion_tokens=said, cached_tokens=cached)
