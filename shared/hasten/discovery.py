@@ -81,13 +81,8 @@ async def answer_discovery(service: "Service") -> list[Subscription]:
 
     def stats() -> dict[str, Any]:
         endpoints = [one.stats() for one in service.endpoints]
-        report = {
-            **_report(service),
-            "active": service.active,
-            "pending": service.pending,
-            "draining": service.draining,
-            **_held(service),
-        }
+        own = {"active": service.active, "pending": service.pending, "draining": service.draining}
+        report = {**_report(service), **own, **_held(service)}
         for endpoint in endpoints:
             endpoint["data"] = report
         return {"started": started, "endpoints": endpoints, "data": report}
