@@ -38,6 +38,11 @@ class Cable:
         finally:
             target.close()
 
+    def drop(self) -> None:
+        """Ends every connection at once; new ones are carried."""
+        for task in list(self._tasks):
+            task.cancel()
+
     async def __aexit__(self, *exc: object) -> None:
         tasks = list(self._tasks)
         for task in tasks:

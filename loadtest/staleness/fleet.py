@@ -39,6 +39,12 @@ class Member:
         if not line.startswith(b"ready"):
             raise RuntimeError(f"{self.service} did not start: {self._log.read_text()[-500:]}")
 
+    @property
+    def pid(self) -> int:
+        """The id of the process that was started last."""
+        assert self._process is not None
+        return self._process.pid
+
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal, if it still runs."""
         with contextlib.suppress(ProcessLookupError):

@@ -17,12 +17,13 @@ from hasten.gateway.server import check_free
 from hasten.gateway.settings import Settings as GatewaySettings
 from hasten.journal import ensure_stream
 from hasten.keys import ensure_key
-from hasten.models import EngineConfig, Model, model_table
+from hasten.models import EngineConfig, Model, ModelTable, model_table
 from hasten.nats_server import NatsServer, ServerMissing, free_port
 from hasten.prepare import Say, prepare
 from hasten.run import host_port
 from hasten.runtime import Runtime, check, installed, whole_system
 from hasten.settings import SettingsError, read_config, settings
+from hasten.table_file import TableFile
 
 NATS_PORT = 4222
 RESTART_S = 1.0
@@ -40,13 +41,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
-    """A system that has been put together: `runtime` starts it. `key` is the API key of the tenant demo."""
+    """A system that has been put together: `runtime` starts it. `key` is the API key of the tenant demo, `file` where
+    the model table is kept up with, if it came from one."""
 
     runtime: Runtime
     bus: Bus
     nats: str
     key: str
     data: Path
+    file: TableFile | None = None
 
     @property
     def http(self) -> str:
@@ -66,12 +69,14 @@ async def system(wanted: Wanted, say: Say) -> AsyncIterator[System]:
     with _owned(wanted.data):
         check_free(settings(GatewaySettings, "gateway", config, http=wanted.http).http)
         embedder = settings(EmbedderSettings, "embedder", config)
-        await prepare(wanted.data, model_table(config), embedder.model, say)
+        table = ModelTable(model_table(config))
+        await prepare(wanted.data, table, embedder.model, say)
         async with _nats(wanted, say) as url, _connected(url) as bus:
             await ensure_stream(bus)
-            runtime = whole_system(bus, config, data=str(wanted.data), http=wanted.http)
+            runtime = whole_system(bus, config, table=table, data=str(wanted.data), http=wanted.http)
             key = await ensure_key(bus, TENANT, wanted.data)
-            yield System(runtime=runtime, bus=bus, nats=url, key=key, data=wanted.data)
+            file = table_file(wanted, table)
+            yield System(runtime=runtime, bus=bus, nats=url, key=key, data=wanted.data, file=file)
 
 
 @contextlib.asynccontextmanager
@@ -142,6 +147,15 @@ async def configuration(wanted: Wanted) -> dict[str, Any]:
     else:
         raise SettingsError("--engine must be embedded, sim or openai:URL")
     return {**config, "models": msgspec.to_builtins(models)}
+
+
+def table_file(wanted: Wanted, table: ModelTable) -> TableFile | None:
+    """Keeps the table up with the config, unless it did not come from there."""
+    if wanted.config is None or wanted.engine not in ("embedded", "sim"):
+        return None
+    if wanted.engine == "embedded":
+        return TableFile(wanted.config, table)
+    return TableFile(wanted.config, table, lambda config: [simulated(one, wanted.data) for one in model_table(config)])
 
 
 def simulated(model: Model, data: Path) -> Model:

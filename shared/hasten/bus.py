@@ -18,7 +18,7 @@ from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, RESUMABLE, 
 from hasten.messages.chat import CANCEL, Nothing
 from hasten.messages.failure import Failed, Failure
 from hasten.stream import IDLE_S, Stream
-from hasten.telemetry import logger
+from hasten.telemetry import counter, logger, where
 from hasten.topics import Topic, checked, random_id
 
 INBOX = "_INBOX"
@@ -33,6 +33,7 @@ def is_inbox(subject: str) -> bool:
 
 
 log = logger("bus")
+_dropped = counter("bus_dropped_total", "Messages dropped because too many waited, by subscription", "subject")
 
 
 class Unreachable(ConnectionError):
@@ -61,9 +62,10 @@ class Bus:
     def __init__(self, client: Connection, inbox: str) -> None:
         self._client = client
         self._inbox = f"{inbox}.{secrets.token_hex(11)}"
-        self._corrects = inbox == INBOX
-        """Whether whoever goes on sending to a stream that was left is told so: a tenant may publish to no inbox."""
+        self.serves = inbox == INBOX
+        """Whether this is a service's connection; a tenant's may publish to no inbox and look for no process."""
         self._sinks: dict[str, Sink] = {}
+        self._telling: set[asyncio.Task[None]] = set()
         self._asked: set[asyncio.Future[Msg]] = set()
         self._doubtful: set[asyncio.Future[Msg]] = set()
         self.js = client.jetstream(timeout=5)
@@ -79,6 +81,8 @@ class Bus:
         async def on_error(error: Exception) -> None:
             nonlocal last
             last = error
+            if isinstance(error, nats.errors.SlowConsumerError):
+                _dropped.labels(error.sub.subject).inc()
             if connected:
                 log.warning("connection: %s", type(error).__name__)
 
@@ -97,8 +101,7 @@ class Bus:
                     pending_size=64 * 1024 * 1024,
                     **({"reconnect_time_wait": 0.1} | options),
                 )
-                replies = f"{bus._inbox}.*"
-                await client.subscribe(replies, cb=bus._on_reply, pending_msgs_limit=-1, pending_bytes_limit=-1)
+                await client.hear(f"{bus._inbox}.*", bus._on_reply)
                 await bus.flush()
         except BaseException as error:
             why = type(last or error).__name__
@@ -116,12 +119,21 @@ class Bus:
         doubtful, self._doubtful = self._doubtful, set()
         asyncio.get_running_loop().call_later(LATE_REPLY_S, _give_up, doubtful)
 
-    async def _on_reply(self, msg: Msg) -> None:
+    def _on_reply(self, msg: Msg) -> None:
         sink = self._sinks.get(msg.subject.rpartition(".")[2])
         if sink is not None:
-            sink(msg)
-        elif self._corrects and is_inbox(msg.reply):
-            await self._client.publish(msg.reply, b"", headers={"Status": "503"})
+            try:
+                sink(msg)
+            except Exception as error:
+                log.error("a reply could not be taken: %s", where(error))
+        elif self.serves and is_inbox(msg.reply):
+            telling = asyncio.get_running_loop().create_task(self._tell_nobody_reads(msg.reply))
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
+
+    async def _tell_nobody_reads(self, reply: str) -> None:
+        with contextlib.suppress(nats.errors.Error):
+            await self._client.publish(reply, b"", headers={"Status": "503"})
 
     def _open(self, sink: Sink) -> tuple[str, Callable[[], None]]:
         """A reply subject of its own for this sink, and what forgets it."""
@@ -146,6 +158,11 @@ class Bus:
     def outstanding(self) -> int:
         """How many requests and streams wait for replies."""
         return len(self._sinks)
+
+    @property
+    def subscriptions(self) -> int:
+        """How many subscriptions the connection has."""
+        return len(self._client._subs)
 
     def _headers(self, deadline_ms: float, request_id: str | None, headers: dict[str, str] | None) -> dict[str, str]:
         made = dict(headers or {})
@@ -202,9 +219,10 @@ class Bus:
 
         Raises BadName for a token or request id that may not be in a subject, and nothing else. `deadline_ms` is
         absolute (unix ms); without it the request may take `DEFAULT_TIMEOUT_S`. A request that was sent before the
-        connection was lost and has no reply `LATE_REPLY_S` after it is back fails as disconnected.
+        connection was lost and has no reply `LATE_REPLY_S` after it is back fails as disconnected. When the caller is
+        cancelled, whoever works on the request is told to stop.
         """
-        deadline_ms = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000
+        deadline_ms, request_id = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000, request_id or random_id()
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         subject = topic.subject(**tokens)
 
@@ -224,6 +242,9 @@ class Bus:
             return failed.failure
         except nats.errors.Error as error:
             return Failure(code="disconnected", detail=f"NATS: {type(error).__name__}", retry_after_ms=1000)
+        except asyncio.CancelledError:
+            await self._cancel(tokens.get("tenant") or (headers or {}).get(TENANT), request_id)
+            raise
         finally:
             forget()
             answer.cancel()
@@ -239,6 +260,7 @@ class Bus:
         request_id: str | None = None,
         headers: dict[str, str] | None = None,
         idle_s: float = IDLE_S,
+        first_s: float | None = None,
         next_seq: int = 0,
         resumable: bool = False,
         probe: str = "",
@@ -263,8 +285,7 @@ class Bus:
                 forget()
 
         def gone() -> None:
-            detail = f"the process of the {probe} has ended"
-            stream.push(Failure(code="unavailable", detail=detail, retry_after_ms=1000))
+            stream.lose(f"the process of the {probe} has ended")
 
         async def look_for(replica: str) -> None:
             if not watched:
@@ -273,8 +294,7 @@ class Bus:
                 await self._client.publish(f"$SRV.PING.{probe}.{replica}", b"", watched[0][0])
 
         async def abandon() -> None:
-            with contextlib.suppress(nats.errors.Error):
-                await self.publish(CANCEL, Nothing(), tenant=tenant, request_id=request_id)
+            await self._cancel(tenant, request_id)
 
         def receive(msg: Msg) -> None:
             try:
@@ -284,7 +304,8 @@ class Bus:
 
         reply, forget_replies = self._open(receive)
         look = look_for if probe else None
-        stream = Stream(deadline_ms, idle_s, ended, abandon, next_seq=next_seq, resumable=resumable, probe=look)
+        more: dict[str, Any] = {"next_seq": next_seq, "first_s": first_s, "resumable": resumable, "probe": look}
+        stream = Stream(deadline_ms, idle_s, ended, abandon, **more)
         try:
             await self.send(subject, body, reply=reply, headers=sent_headers)
         except nats.errors.Error as error:
@@ -294,6 +315,11 @@ class Bus:
             ended()
             raise
         return stream
+
+    async def _cancel(self, tenant: str | None, request_id: str) -> None:
+        if tenant is not None:
+            with contextlib.suppress(nats.errors.Error):
+                await self.publish(CANCEL, Nothing(), tenant=tenant, request_id=request_id)
 
     def watch_reader(self, gone: Callable[[], None]) -> tuple[str, Callable[[], None]]:
         """A reply subject to publish chunks with: `gone` is called when the server says that nobody reads them.

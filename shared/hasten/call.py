@@ -119,6 +119,8 @@ async def ping(call: Call) -> None:
         await asyncio.sleep(JOIN_S)
         await call.accept()
         while True:
-            await asyncio.sleep(every_s / 4)
-            if time.monotonic() - call.sent_at >= every_s * 0.7:
+            silent_s = time.monotonic() - call.sent_at
+            if silent_s >= every_s * 0.7:
                 await call.send(Ping())
+                silent_s = 0.0
+            await asyncio.sleep(every_s * 0.75 - silent_s)

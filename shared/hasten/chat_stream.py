@@ -22,6 +22,8 @@ SILENCE_S = 1.5
 RESUME_S = 5.0
 """How long a lost answer is asked for, while there is a connection, before its end is a failure."""
 PAUSE_S = 0.1
+FIRST_S = 0.5
+"""Whoever is asked to go on says so at once; a process that hangs may be asked in vain, so this doubles each time."""
 _GIVEN_UP = frozenset({"disconnected", "draining"})
 """How an orchestrator ends a stream that another one could go on with."""
 _NOBODY_YET = _GIVEN_UP | {"unavailable", "overloaded"}
@@ -48,13 +50,14 @@ class ChatStream:
     ) -> None:
         self._bus, self._tenant, self._body = bus, tenant, body
         self._deadline_ms, self._silence_s, self._resume_s = deadline_ms, silence_s, resume_s
+        self._probe = "orchestrator" if bus.serves else ""
         self.request_id = request_id or random_id()
         self._stream: Stream | None = None
         self._asked_ms = int(now_ms())
         self._last, self._shown, self._plain = -1, list[str](), True
         self._replica = self._model = self._prompt = ""
         self._over = False
-        self._until_ms = 0.0
+        self._until_ms, self._vain = 0.0, 0
         self._lost_by: Failure | None = None
         self.resumed = 0
         """How often it was asked for again."""
@@ -69,6 +72,7 @@ class ChatStream:
             request_id=self.request_id,
             idle_s=self._silence_s,
             resumable=True,
+            probe=self._probe,
         )
         return self
 
@@ -95,7 +99,7 @@ class ChatStream:
             case Accepted():
                 self._replica = event.replica
             case Chunk():
-                self._last, self._until_ms, self._lost_by = event.seq, 0.0, None
+                self._last, self._until_ms, self._vain, self._lost_by = event.seq, 0.0, 0, None
                 self._shown.append(event.text)
                 self._plain = self._plain and not event.reasoning and not event.tool_calls
             case Note(kind="route", data=data):
@@ -114,6 +118,7 @@ class ChatStream:
                 await self._cancel()
                 return self._lost_by
             self.resumed += 1
+            self._vain += 1
             try:
                 self._stream = await self._ask()
             except Failed as failed:
@@ -148,8 +153,10 @@ class ChatStream:
             deadline_ms=self._deadline_ms,
             request_id=self.request_id,
             idle_s=self._silence_s,
+            first_s=FIRST_S * 2 ** (self._vain - 1),
             next_seq=self._last + 1,
             resumable=True,
+            probe=self._probe,
         )
 
     async def _cancel(self) -> None:

@@ -157,11 +157,15 @@ class Hasten:
 
     async def models(self, *, timeout_s: float = 5.0) -> list[ModelInfo]:
         """The models that may be asked for, with their live figures; raises Failed."""
+        return (await self.model_list(timeout_s=timeout_s)).models
+
+    async def model_list(self, *, timeout_s: float = 5.0) -> ModelList:
+        """Like `models`, with what one router says of its model table; raises Failed."""
         deadline_ms = now_ms() + timeout_s * 1000
         reply = await self.bus.request(MODELS, Models(), deadline_ms=deadline_ms, tenant=self.tenant)
         if not isinstance(reply, ModelList):
             raise Failed.of(reply)
-        return reply.models
+        return reply
 
     async def services(self) -> list[Running]:
         """Every replica that runs, by name. A tenant's own NATS user is not allowed to ask: it sees none."""

@@ -3,41 +3,86 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from typing import Annotated, Any, Literal, overload
 
 import msgspec
 
-from hasten.settings import SettingsError
+from hasten.settings import SettingsError, plain
 from hasten.topics import checked
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=65536)]
+CountOrNone = Annotated[int, msgspec.Meta(ge=0, le=65536)]
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a worker runs a model. `kind` is llama, openai or sim (or a third party's).
+    """How a worker runs a model. `kind` is llama, vllm, openai or sim (or a third party's).
 
     llama: `path` is a GGUF file in the data folder's models/. openai: `url`, `upstream_model`, `api_key_env` (the
-    variable that holds the key). sim: the `sim_*` fields (times in ms, rates in tokens per second). `cache_tokens` is
-    how many tokens of earlier prompts an engine keeps computed: the simulator keeps so many, and the router expects it
-    of the others.
+    variable that holds the key), `ca_file` (PEM: who vouches for a server with a certificate of the house). sim: the
+    `sim_*` fields (times in ms, rates in tokens per second).
+
+    sim: first tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
+    `sim_slow_ms` times a Pareto draw of shape `sim_slow_shape`. `sim_seed` makes the draws the same each time (0: not).
+    `sim_logprob` is how probable each of its tokens is to it.
+    `cache_tokens` is how many tokens of earlier prompts an engine keeps computed (0: as many as fill its slots): the
+    simulator keeps so many, and the router expects it of the others.
+
+    llama computes with `threads`, prompts with `llama_prefill_threads` (0: as many), in steps of `llama_batch` tokens;
+    each of the `slots` has the model's whole `context_window`. `llama_prefix_cache` keeps what a tenant's prompts have
+    in common, `llama_continuous_batching` computes prompts beside answers instead of between them,
+    `llama_quantization` makes the file in this precision once and runs that (empty: the file as it is) and
+    `llama_cache_type` is the precision of keys and values. `llama_speculative` guesses tokens ahead, `ngram` from what
+    the request says already, `draft` with the small model `llama_draft` (a GGUF file with the same vocabulary), at most
+    `llama_draft_tokens` at once. docs/engines.md has the figures.
+
+    vllm: `path` is a folder with a checkpoint (or its name on a hub), `slots` the sequences in a batch. `vllm_dtype` is
+    what it computes in, `vllm_eager` does without compiled graphs, `vllm_kv_gib` is the memory for keys and values (0
+    leaves it to vLLM), `vllm_ngram_tokens` how many tokens to guess from the prompt at each step (0 for none),
+    `vllm_tool_parser` the name of vLLM's parser for this model's tool calls, `vllm_options` any other argument of its
+    AsyncEngineArgs.
     """
 
     kind: str = "llama"
     path: str = ""
-    slots: int = 4
-    queue: int = 64
-    threads: int = 1
+    slots: Count = 4
+    queue: CountOrNone = 64
+    threads: Count = 1
     url: str = ""
     upstream_model: str = ""
     api_key_env: str = ""
+    ca_file: str = ""
     continues: bool = False
-    cache_tokens: int = 131_072
+    cache_tokens: int = 0
     connect_timeout_s: float = 5.0
     first_token_timeout_s: float = 60.0
     between_tokens_timeout_s: float = 30.0
+    llama_prefix_cache: bool = True
+    llama_continuous_batching: bool = True
+    llama_batch: Count = 32
+    llama_prefill_threads: CountOrNone = 0
+    llama_quantization: Literal["", "f16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"] = ""
+    llama_cache_type: Literal["f16", "q8_0", "q4_0"] = "f16"
+    llama_speculative: Literal["off", "ngram", "draft"] = "off"
+    llama_draft: str = ""
+    llama_draft_tokens: Count = 16
     sim_network_ms: float = 0.0
     sim_prefill_per_s: float = 2000.0
     sim_decode_per_s: float = 100.0
     sim_prefix_cache: bool = True
     sim_answer: str = ""
+    sim_spread: float = 0.0
+    sim_slow_share: float = 0.0
+    sim_slow_ms: float = 1000.0
+    sim_slow_shape: float = 1.5
+    sim_seed: int = 0
+    sim_logprob: float = 0.0
+    vllm_dtype: str = "auto"
+    vllm_eager: bool = False
+    vllm_kv_gib: float = 0.0
+    vllm_prefix_cache: bool = True
+    vllm_ngram_tokens: int = 0
+    vllm_tool_parser: str = ""
+    vllm_options: dict[str, Any] = {}
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,15 +100,27 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     aliases: list[str] = []
     engine: EngineConfig = EngineConfig()
     capabilities: list[str] = []
-    quality: float = 0.5
-    cost_per_1k_prompt: float = 0.0
-    cost_per_1k_completion: float = 0.0
-    context_window: int = 4096
-    token_budget: int = 1200
-    max_tokens: int = 512
-    ttft_prior_ms: float = 500.0
+    quality: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
+    cost_per_1k_prompt: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    cost_per_1k_completion: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    context_window: Annotated[int, msgspec.Meta(ge=1)] = 4096
+    token_budget: Annotated[int, msgspec.Meta(ge=1)] = 1200
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] = 512
+    ttft_prior_ms: Annotated[float, msgspec.Meta(gt=0)] = 500.0
     tokenizer: str = ""
     defaults: dict[str, Any] = {}
+
+    @property
+    def cache_tokens(self) -> int:
+        """How many tokens of earlier prompts a worker of it is expected to keep computed."""
+        engine = self.engine
+        if engine.kind == "sim" and not engine.sim_prefix_cache:
+            return 0
+        return engine.cache_tokens or engine.slots * self.context_window
+
+
+AUTO = "auto"
+"""The name that leaves the choice of the model to the router."""
 
 
 def slug_of(name: str) -> str:
@@ -103,38 +160,71 @@ DEFAULTS = (SMALL, LARGE)
 """The embedded table: one small model in two precisions, which are real tiers of speed and plumbing, not of wisdom."""
 
 
+class RowError(SettingsError):
+    """What is wrong with one row: `row` counts from 0, `field` may be empty."""
+
+    def __init__(self, problem: str, row: int, field: str = "") -> None:
+        super().__init__(f"[[models]], row {row + 1}: {problem}")
+        self.row, self.field = row, field
+
+
 def model_table(config: Mapping[str, Any]) -> list[Model]:
-    """The `[[models]]` of the config, or `DEFAULTS`; raises SettingsError for a bad row or a slug used twice."""
+    """The `[[models]]` of the config, or `DEFAULTS`; raises SettingsError for a bad row or a name used twice."""
     rows = config.get("models")
     if rows is None:
         return [_with_slug(model) for model in DEFAULTS]
-    try:
-        table = [_with_slug(model) for model in msgspec.convert(rows, list[Model])]
-    except (msgspec.ValidationError, ValueError) as error:
-        raise SettingsError(f"[[models]]: {error}") from None
-    names = [name for model in table for name in {model.name, model.slug, *model.aliases}]
-    if not table:
+    if not isinstance(rows, list) or not rows:
         raise SettingsError("[[models]] is empty: give at least one model, or leave the table out")
-    if doubled := sorted({name for name in names if names.count(name) > 1}):
-        raise SettingsError(f"[[models]]: {', '.join(doubled)} is used twice")
+    table = [_row(row, index) for index, row in enumerate(rows)]
+    taken = {AUTO}
+    for index, model in enumerate(table):
+        names = [model.name, *([] if model.slug == model.name else [model.slug]), *model.aliases]
+        for name in names:
+            if name in taken:
+                raise RowError(_doubled(name), index, "aliases" if name in model.aliases else "name")
+            taken.add(name)
     return table
+
+
+def _doubled(name: str) -> str:
+    return f"{name} is what leaves the choice to the router" if name == AUTO else f"{name} is used twice"
+
+
+def _row(row: Any, index: int) -> Model:
+    try:
+        return _with_slug(msgspec.convert(row, Model))
+    except msgspec.ValidationError as error:
+        problem = plain(error)
+        unknown = re.search(r"there is no field `(\w+)`", problem)
+        field = unknown[1] if unknown else problem.partition(":")[0] if " - at" in str(error) else ""
+        raise RowError(problem, index, field) from None
+    except ValueError as error:
+        raise RowError(str(error), index, "slug" if isinstance(row, dict) and "slug" in row else "name") from None
 
 
 def _with_slug(model: Model) -> Model:
     return msgspec.structs.replace(model, slug=checked("model slug", model.slug or slug_of(model.name)))
 
 
+RETIRED = 100
+"""How many removed rows a table remembers."""
+
+
 class ModelTable(Sequence[Model]):
     """The rows that a process goes by. They are replaced as a whole while services run: whoever holds the table reads
-    the newest. `problem` says why the last edit of the config was not taken, and is empty when it was."""
+    the newest. `retired` are rows that were removed meanwhile, which some answer may still be made with; `problem` says
+    why the last edit of the config was not taken, and is empty when it was."""
 
     def __init__(self, rows: Sequence[Model]) -> None:
         self.rows = tuple(rows)
+        self.retired: tuple[Model, ...] = ()
         self.problem = ""
 
     def replace(self, rows: Sequence[Model]) -> None:
         """Puts other rows in the place of these."""
-        self.rows, self.problem = tuple(rows), ""
+        kept = {model.slug for model in rows}
+        gone = {model.slug: model for model in (*self.retired, *self.rows) if model.slug not in kept}
+        self.rows, self.retired, self.problem = tuple(rows), tuple(gone.values())[-RETIRED:], ""
 
     def row(self, slug: str) -> Model | None:
         """The row of a slug."""

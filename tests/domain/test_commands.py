@@ -1,15 +1,19 @@
 """What commands refuse before they do anything, and what `hasten ask` says of an answer."""
 
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from hasten.answered import Answered
 from hasten.cli import app
 from hasten.commands.ask import summary
 from hasten.commands.ingest import files_in
+from hasten.commands.worker_table import worker_table
+from hasten.messages.route import ModelInfo, WorkerInfo
 from hasten.settings import SettingsError
 
 ENTRY = "2f1c9bde-6a1f-5b53-9c8e-0d6a2b0b7c11"
@@ -60,3 +64,15 @@ def test_without_knowledge_nothing_is_said_of_it() -> None:
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=str(tmp_path)):
         files_in([tmp_path])
+
+
+def test_the_share_of_each_worker_is_shown() -> None:
+    each = [WorkerInfo(name="w1", slots=4, in_flight=6, waiting=2, sent=30, token_ms=0.25, answer_ms=900.0)]
+    each.append(WorkerInfo(name="w2", ready=False, sent=10, breaker="half_open"))
+    console = Console(file=StringIO(), width=200)
+    console.print(worker_table([ModelInfo(name="m", slug="m", each=each)]))
+    assert isinstance(console.file, StringIO)
+    rows = [line.split("  ") for line in console.file.getvalue().splitlines()[1:]]
+    first, second = ([cell.strip() for cell in row if cell.strip()] for row in rows)
+    assert first == ["m", "w1", "ready", "4", "4", "2", "30", "75.0%", "4000 tok/s", "900 ms", "closed"]
+    assert second == ["m", "w2", "not ready", "1", "0", "0", "10", "25.0%", "-", "-", "half open"]

@@ -1,55 +1,20 @@
 """The decision table: what is wanted, what is given up in which order, and what never happens whatever the facts."""
 
-from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
+from decision_rig import EASY, HARD, LARGE, POLICY, SMALL, choose, facts, known, model, refuse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hasten.messages.failure import Failure
 from hasten.messages.route import Route
-from hasten.models import Model
 from hasten.router.decision import Decision, decide, floor_of
 from hasten.router.options import Snapshot, least_tokens, named, window_of
 from hasten.router.settings import Settings
 from hasten.router.window import Latency
 from hasten.router.workers import Load
-
-POLICY = Settings()
-EASY, HARD = "What is the price of the Basic plan?", "Explain why and compare the trade-offs."
-
-
-def model(name: str, **fields: Any) -> Model:
-    return Model(name=name, slug=name, **{"quality": 0.5, "ttft_prior_ms": 500.0, **fields})
-
-
-def facts(*models: Model, loads: dict[str, list[Load]] | None = None, **latencies: Latency) -> Snapshot:
-    """A snapshot where every model has one idle worker, `<name>-1`, unless `loads` says otherwise."""
-    idle = {one.slug: [Load(name=f"{one.slug}-1", slots=4)] for one in models}
-    return Snapshot(models=models, loads=idle | (loads or {}), latencies=latencies)
-
-
-def known(p50: float, p95: float | None = None) -> Latency:
-    return Latency(p50, p95 or p50, 1000, True)
-
-
-def choose(
-    snapshot: Snapshot, text: str = EASY, *, key: str = "k", policy: Settings = POLICY, **fields: Any
-) -> Decision:
-    decided = decide(Route(text=text, **fields), key, snapshot, policy)
-    assert isinstance(decided, Decision), decided
-    return decided
-
-
-def refuse(snapshot: Snapshot, text: str = EASY, **fields: Any) -> Failure:
-    decided = decide(Route(text=text, **fields), "k", snapshot, POLICY)
-    assert isinstance(decided, Failure)
-    return decided
-
-
-SMALL = model("small", quality=0.4, cost_per_1k_completion=0.1)
-LARGE = model("large", quality=0.7, cost_per_1k_completion=1.0)
 
 
 def test_the_cheapest_that_is_good_enough() -> None:
@@ -70,14 +35,6 @@ def test_quality_is_given_up_before_the_latency_budget() -> None:
     assert "below the quality" in decided.reason
 
 
-def test_nothing_within_the_budget_means_the_fastest_and_says_so() -> None:
-    snapshot = facts(SMALL, LARGE, small=known(5000), large=known(2000))
-    decided = choose(snapshot, latency_budget_ms=100)
-    assert (decided.option.model, decided.kind) == (LARGE, "over_budget")
-    assert "budget" in decided.reason
-    assert decided.confidence < choose(snapshot).confidence
-
-
 def test_the_p95_decides_and_not_the_median() -> None:
     decided = choose(facts(SMALL, LARGE, small=known(200, 3000), large=known(600, 800)), latency_budget_ms=1000)
     assert decided.option.model == LARGE
@@ -93,52 +50,6 @@ def test_a_slow_starter_with_long_answers_does_not_look_fast() -> None:
     """c5-05: by time per token B would win."""
     snapshot = facts(model("a"), model("b"), a=known(700), b=known(2600))
     assert {choose(snapshot, key=str(number)).option.model.name for number in range(50)} == {"a"}
-
-
-def test_unmeasured_and_stale_models_get_a_small_share() -> None:
-    """c5-06: what has no samples is found out about, and never gets more than the share."""
-    cheap = {"cost_per_1k_completion": 0.01}
-    snapshot = facts(model("a"), model("b", **cheap), model("c", **cheap), a=known(300, 400))
-    counts = Counter(
-        choose(snapshot, key=str(number), latency_budget_ms=1500).option.model.name for number in range(3000)
-    )
-    for name in "bc":
-        assert 0.02 < counts[name] / 3000 < 0.08, counts
-    probes = [choose(snapshot, key=str(number)) for number in range(300)]
-    assert {one.kind for one in probes if one.option.model.name != "a"} == {"probe"}
-
-
-def test_a_burst_does_not_all_go_to_an_unmeasured_model() -> None:
-    """c5-07: no more probes at once than allowed, even when chance would have it."""
-    policy = Settings(probe_share=1.0, max_probes=2)
-    in_flight = 0
-    for number in range(100):
-        loads = {"new": [Load(name="new-1", slots=64, in_flight=in_flight)]}
-        snapshot = facts(model("a"), model("new"), a=known(300), loads=loads)
-        in_flight += choose(snapshot, key=str(number), policy=policy).option.model.name == "new"
-    assert in_flight == 2
-
-
-def test_there_are_no_probes_before_anything_is_measured() -> None:
-    policy = Settings(probe_share=1.0)
-    assert choose(facts(SMALL, LARGE), policy=policy).kind == "cheapest"
-    assert choose(facts(SMALL, LARGE, small=known(300)), policy=policy).option.model == LARGE
-
-
-def test_an_unmeasured_model_takes_everything_when_nothing_else_can() -> None:
-    loads = {"new": [Load(name="new-1", slots=64, in_flight=50)]}
-    assert choose(facts(model("new"), loads=loads)).kind == "cheapest"
-
-
-def test_a_model_that_hangs_loses_its_share_at_once() -> None:
-    """c5-08: what is in flight is a lower bound of the latency."""
-    snapshot = facts(model("a"), model("b"), a=known(200), b=known(220))
-    shares = Counter(choose(snapshot, key=str(number)).option.model.name for number in range(300))
-    assert min(shares.values()) > 90, "near-equals are spread"
-    hangs = facts(
-        model("a"), model("b"), a=known(200), b=known(220), loads={"a": [Load(name="a-1", slots=64, oldest_ms=900)]}
-    )
-    assert {choose(hangs, key=str(number)).option.model.name for number in range(300)} == {"b"}
 
 
 def test_a_queue_counts_as_latency() -> None:
@@ -212,21 +123,6 @@ def test_a_history_that_can_be_cut_is_no_overflow() -> None:
     assert decided.confidence < choose(facts(SMALL)).confidence
 
 
-def test_without_a_worker_the_next_model_is_taken_or_it_is_unavailable() -> None:
-    """c5-10: the time to come back is a field, not a text."""
-    assert choose(facts(SMALL, LARGE, loads={"small": []})).option.model == LARGE
-    for request in ({"model": "small"}, {"exclude": ["large-1"]}):
-        refused = refuse(facts(SMALL, LARGE, loads={"small": []}), **request)
-        assert (refused.code, refused.retry_after_ms) == ("unavailable", 1000)
-
-
-def test_full_workers_say_when_to_come_back() -> None:
-    full = [Load(name=name, full=True, slots=2, in_flight=wait) for name, wait in (("a", 9), ("b", 4))]
-    refused = refuse(facts(SMALL, loads={"small": full}))
-    assert (refused.code, refused.retry_after_ms) == ("overloaded", 3000)
-    assert choose(facts(SMALL, LARGE, loads={"small": full})).option.model == LARGE
-
-
 def test_the_reason_names_no_word_of_the_request() -> None:
     decided = choose(facts(SMALL, LARGE), "Explain why zebra-4711 is red?", latency_budget_ms=5)
     assert "zebra" not in decided.reason
@@ -242,6 +138,7 @@ LOADS = st.builds(
     slots=st.integers(1, 4),
     in_flight=st.integers(0, 9),
     tokens=st.integers(0, 9000),
+    cooling_ms=st.sampled_from([0.0, 0.0, 50.0, 90_000.0]),
     oldest_ms=st.floats(0, 9000),
     capabilities=CAPABILITIES,
     context_window=st.sampled_from([0, 512, 8192]),
@@ -297,6 +194,7 @@ def test_what_never_happens(request: Route, snapshot: Snapshot, key: str) -> Non
     assert chosen.load in snapshot.loads[chosen.model.slug]
     assert chosen.load.ready
     assert not chosen.load.full
+    assert not chosen.load.cooling_ms
     assert chosen.load.name not in request.exclude
     assert set(request.needs) <= set(chosen.load.capabilities or chosen.model.capabilities)
     assert set(request.needs) <= set(chosen.model.capabilities or chosen.load.capabilities)
@@ -325,3 +223,13 @@ def test_an_unknown_model_is_answered_with_every_name_and_alias() -> None:
     failure = named("gpt-x", [model("small", aliases=["fast"]), model("large")])
     assert isinstance(failure, Failure)
     assert failure.detail.endswith("there are auto, small, fast, large")
+
+
+def test_a_prompt_goes_where_its_beginning_is_unless_that_is_turned_off() -> None:
+    loads = {"m": [Load(name=f"m-{number}", slots=4, in_flight=number) for number in range(3)]}
+    snapshot = msgspec.structs.replace(facts(model("m"), loads=loads), cached={"m": {"m-2": 3000}})
+    prefix = {"system": 100, "talk": 3000}
+    chosen = choose(snapshot, prefix=prefix, prompt_tokens=3100).option
+    assert (chosen.load.name, chosen.cached) == ("m-2", 3000)
+    plain = choose(snapshot, prefix=prefix, prompt_tokens=3100, policy=Settings(affinity=False)).option
+    assert (plain.load.name, plain.cached) == ("m-0", 0)

@@ -71,7 +71,7 @@ class Replicas:
     """Replicas of one system; `client` asks them."""
 
     def __init__(self, server: NatsServer, client: Bus, settings: Settings) -> None:
-        self._server, self.client, self._settings = server, client, settings
+        self._server, self.client, self.settings = server, client, settings
         self._cables = contextlib.AsyncExitStack()
         self.all: list[Replica] = []
 
@@ -81,7 +81,7 @@ class Replicas:
 
     async def add(self, cable: Cable | None = None) -> Replica:
         """One more, which hears requests."""
-        made = Replica(await Bus.connect((cable or self._server).url), self._settings)
+        made = Replica(await Bus.connect((cable or self._server).url), self.settings)
         self.all.append(made)
         await made.unit.start()
         return made
@@ -181,7 +181,7 @@ async def peers(bus: Bus) -> AsyncIterator[Scripted]:
 @pytest_asyncio.fixture
 async def replicas(nats_server: NatsServer, peers: Scripted) -> AsyncIterator[Replicas]:
     client = await Bus.connect(nats_server.url, name="client")
-    made = Replicas(nats_server, client, Settings(exact_wait_ms=20))
+    made = Replicas(nats_server, client, Settings(exact_wait_ms=20, silence_s=20))
     yield made
     await made.close()
     await client.close()

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import msgspec
+
 from hasten.bus import Bus
 from hasten.chunks import split_text
 from hasten.messages.cache import (
@@ -18,11 +20,13 @@ from hasten.messages.cache import (
 from hasten.messages.chat import Chunk, Done, Turn, Usage
 from hasten.messages.compress import COMPRESS, Compress, Compressed
 from hasten.messages.embed import EMBED, Embed, Embedded
+from hasten.messages.failure import Failure
 from hasten.messages.generate import GENERATE, Generate
 from hasten.messages.retrieve import RETRIEVE, Passage, Retrieve, Retrieved
 from hasten.messages.route import ROUTE, Route, Routed
 from hasten.service import Call, Service
 from hasten.topics import Topic
+from hasten.worker.confidence import Tally
 
 ANSWER = "The tide rises twice a day."
 PASSAGE = Passage(id="sea/tides#0", collection="sea", document="tides", text=ANSWER, tags=["document:sea/tides"])
@@ -32,9 +36,10 @@ class Scripted:
     """All stages but the orchestrator, as services on a bus; `log` holds (stage, "began" | "ended") in order.
 
     `delays` maps a stage to seconds. The cache refuses answers that ended for a reason in `refused`. `workers` names
-    the generators; `broken[worker]` is called with the call before the worker's n-th chunk and may raise or wait.
-    `added` turns go to every prompt. With `thinks` the first three chunks are reasoning. `real` topics are left to
-    services of the test's own.
+    the generators and `routed` holds fields of every route; `broken[worker]` is called with the call before the
+    worker's n-th chunk and may raise or wait. `better` is the worker of a better model; `answers` and `reasons` are
+    those of single workers, and `logprobs` how probable their words are to them. `added` turns go to every prompt. With
+    `thinks` the first three chunks are reasoning. `real` topics are left to services of the test's own.
     """
 
     def __init__(self, bus: Bus, *, workers: tuple[str, ...] = ("w1", "w2"), real: tuple[Topic, ...] = ()) -> None:
@@ -48,6 +53,11 @@ class Scripted:
         self.refused: set[str] = {"length", "content_filter", "error"}
         self.routes: list[Route] = []
         self.windows: dict[str, int] = {}
+        self.routed: dict[str, Any] = {}
+        self.better = ""
+        self.answers: dict[str, str] = {}
+        self.reasons: dict[str, str] = {}
+        self.logprobs: dict[str, float] = {}
         self.compressed: list[Compress] = []
         self.generated: list[tuple[str, Generate]] = []
         self.cancelled: list[str] = []
@@ -74,7 +84,7 @@ class Scripted:
         self.worker_services = {name: self._worker(name) for name in workers if GENERATE not in real}
 
     def _worker(self, name: str) -> Service:
-        service = Service(self.bus, f"worker-{name}", "A scripted worker")
+        service = Service(self.bus, "worker", "A scripted worker")
 
         async def generate(request: Generate, call: Call) -> None:
             await self._generate(name, request, call)
@@ -125,14 +135,18 @@ class Scripted:
         await self._stage("retrieve")
         return Retrieved(passages=self.passages, read_seq=read_seq)
 
-    async def _route(self, request: Route, _: Call) -> Routed:
+    async def _route(self, request: Route, _: Call) -> Routed | Failure:
         await self._stage("route")
         self.routes.append(request)
-        worker = next(name for name in self.workers if name not in request.exclude)
+        names = [self.better] if request.above else self.workers
+        worker = next((name for name in names if name and name not in request.exclude), None)
+        if worker is None:
+            return Failure(code="unavailable", detail="no worker is left")
         window = self.windows.get(worker, 4096)
-        return Routed(
+        made = Routed(
             model="m", slug="m", worker=worker, reason="scripted", continues=self.continues, context_window=window
         )
+        return msgspec.structs.replace(made, **self.routed, **({"model": "better"} if worker == self.better else {}))
 
     async def _compress(self, request: Compress, _: Call) -> Compressed:
         await self._stage("compress")
@@ -147,15 +161,21 @@ class Scripted:
     async def _generate(self, name: str, request: Generate, call: Call) -> None:
         self.generated.append((name, request))
         try:
-            pieces = split_text(self.answer[len(request.continues) :])
+            pieces = split_text(self.answers.get(name, self.answer)[len(request.continues) :])
+            tally = Tally(request.confidence_after)
             for seq, piece in enumerate(pieces):
                 if name in self.broken:
                     await self.broken[name](seq, call)
                 await asyncio.sleep(self.chunk_delay_s)
+                if note := tally.add([self.logprobs[name]] if name in self.logprobs else []):
+                    await call.send(note)
                 thought = self.thinks and seq < 3
                 await call.send(Chunk(seq=seq, reasoning=piece) if thought else Chunk(seq=seq, text=piece))
             usage = Usage(prompt_tokens=5, completion_tokens=len(pieces))
-            await call.send(Done(finish_reason=self.finish_reason, usage=usage, model="m", chunks=len(pieces)))
+            if note := tally.note():
+                await call.send(note)
+            reason = self.reasons.get(name, self.finish_reason)
+            await call.send(Done(finish_reason=reason, usage=usage, model="m", chunks=len(pieces)))
         except asyncio.CancelledError:
             self.cancelled.append(name)
             raise

@@ -42,7 +42,7 @@ async def test_the_commands_find_it_and_it_leaves_nothing_behind(up: Up) -> None
     assert "hit rate of all lookups" in text
     assert re.search(r"exact +1 +50.0%", text)
     assert "passages" in text
-    assert "smollm2" in (await said("models", "list", data=up.data))[1]
+    assert "smollm2" in (await said("models", data=up.data))[1]
 
     code, text, errors = await said("invalidate", "--everything", "--json", data=up.data)
     assert (code, json.loads(text)["entries"]) == (0, 1), errors

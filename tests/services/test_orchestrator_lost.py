@@ -5,6 +5,7 @@ import itertools
 import time
 from typing import Any
 
+import msgspec
 import pytest
 from replica_rig import ASK, Gate, Replicas, events_of, first_chunk, notes, peers, replicas, text, until
 from scripted_peers import PASSAGE, Scripted
@@ -127,8 +128,9 @@ async def test_a_leader_behind_a_cut_cable_is_replaced_and_its_own_reader_loses_
 async def test_a_leader_that_is_only_slow_for_a_while_is_asked_again_and_kept(
     replicas: Replicas, peers: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has as long to answer as it was silent, and its own lease holds meanwhile."""
+    """It has as long to answer as it was silent, and its own lease and its trust in the worker hold meanwhile."""
     monkeypatch.setattr(relay, "SILENCE_S", 1.0)
+    replicas.settings = msgspec.structs.replace(replicas.settings, silence_s=20.0)
     peers.answer, peers.chunk_delay_s = ANSWER, 0.05
     cable = await replicas.cable()
     one, other = await replicas.add(cable), await replicas.add()

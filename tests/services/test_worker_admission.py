@@ -142,3 +142,20 @@ async def test_a_prompt_that_takes_longer_than_the_deadline_is_refused_even_with
         (refused,) = await ask(bus, _asks("word " * 600), "hurry", ms=1000)
         assert refused.code in ("overloaded", "deadline")
         assert engine.generated == before
+
+
+async def test_who_has_waited_too_long_for_an_answer_in_time_is_not_begun(bus: Bus) -> None:
+    """c5-19: the slot held longer than was thought, so that what is left is too little for an answer."""
+    model, gate = model_of(slots=1, sim_decode_per_s=8, sim_answer="a b c d e"), asyncio.Event()
+    engine = _Held(model, gate)
+    async with running(bus, model, lambda: engine) as worker:
+        gate.set()
+        await ask(bus, _asks("measured"), "measured")
+        gate.clear()
+        tasks = await _fill(bus, worker, [("acme", "slow", 0)])
+        late = asyncio.create_task(ask(bus, _asks("late"), "late", ms=1500))
+        await asyncio.sleep(1.2)
+        gate.set()
+        assert (await late)[-1].code in ("overloaded", "deadline")
+        await asyncio.gather(*tasks)
+    assert engine.asked == ["measured", "slow"]

@@ -1,7 +1,6 @@
 """`hasten status`: what runs, how busy it is, and how often the cache answered."""
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -10,7 +9,9 @@ from rich.table import Table
 
 from hasten.address import nats_url, without_secret
 from hasten.client import Hasten
+from hasten.commands.models import problems_of, table_of
 from hasten.commands.options import Json, Nats, Tenant, with_client
+from hasten.commands.worker_table import worker_table
 from hasten.discovery import Running
 from hasten.messages.failure import Failed
 from hasten.messages.route import ModelInfo
@@ -28,7 +29,7 @@ LABELS = {
     "applied": "applied up to message",
 }
 """What the figures of cache and retriever are called for people, where their own name says too little."""
-IN_EVERY_REPORT = ("active", "draining")
+IN_EVERY_REPORT = ("active", "draining", "outstanding", "subscriptions", "tasks")
 """The table of services has these already."""
 
 
@@ -66,7 +67,11 @@ def show(console: Console, url: str, services: list[Running], models: list[Model
     console.print(f"NATS: {url}")
     _section(console, "Services", _services(services))
     if models:
-        _section(console, "Models", model_table(models))
+        _section(console, "Models", table_of(models))
+    if any(model.each for model in models):
+        _section(console, "Workers", worker_table(models))
+    for problem in problems_of([one.report for one in services if one.name == "router"]):
+        console.print(f"\n{problem}", soft_wrap=True, markup=False)
     if answers := answers_of(services):
         _section(console, "Answers", _answers(answers))
     for running in services:
@@ -105,17 +110,6 @@ def _services(services: list[Running]) -> Table:
         name = f"{one.name} {report['model']}" if one.name == "worker" and "model" in report else one.name
         load = (str(report.get("active", "")), queued, str(requests), str(errors))
         table.add_row(name, one.version, one.id[:8], *load, state)
-    return table
-
-
-def model_table(models: Iterable[ModelInfo]) -> Table:
-    """The models as a table."""
-    table = Table("model", "alias", "workers", "quality", "TTFT p50", "p95", "samples", box=None)
-    table.columns[0].no_wrap = True
-    for one in models:
-        p50, p95 = (("-" if value is None else f"{value:.0f} ms") for value in (one.p50_ttft_ms, one.p95_ttft_ms))
-        aliases = " ".join(one.aliases)
-        table.add_row(one.name, aliases, str(one.workers), f"{one.quality:g}", p50, p95, str(one.samples))
     return table
 
 

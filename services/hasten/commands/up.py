@@ -32,7 +32,7 @@ async def run_system(wanted: Wanted) -> int:
     async with system(wanted, say) as made:
         with Stop() as stop:
             try:
-                return await serve(made.runtime, stop, ready=lambda: announce(made))
+                return await serve(made.runtime, stop, ready=lambda: announce(made), file=made.file)
             finally:
                 address.remove(made.data)
 

@@ -3,11 +3,13 @@ moment, which stops the worker."""
 
 from typing import Self
 
+import msgspec
+
 from hasten.bus import Bus
 from hasten.deadline import TENANT
-from hasten.messages.chat import ChatRequest, Chunk, Done, Turn
+from hasten.messages.chat import ChatRequest, Chunk, Done, Note, Turn
 from hasten.messages.failure import Failure
-from hasten.messages.generate import GENERATE, Generate
+from hasten.messages.generate import CONFIDENCE, GENERATE, Confidence, Generate
 from hasten.messages.route import Routed
 from hasten.orchestrator.domain import stops
 from hasten.orchestrator.flight import Flight
@@ -18,7 +20,12 @@ _SAMPLING = ("temperature", "top_p", "seed", "frequency_penalty", "presence_pena
 
 
 def generate_of(
-    request: ChatRequest, routed: Routed, messages: list[Turn], continues: str = "", sent: int = 0
+    request: ChatRequest,
+    routed: Routed,
+    messages: list[Turn],
+    continues: str = "",
+    sent: int = 0,
+    confidence_after: int = 0,
 ) -> Generate:
     """The worker's request: the prompt and the caller's options; the worker knows its model's defaults.
 
@@ -36,6 +43,7 @@ def generate_of(
         response_format=request.response_format,
         continues=continues,
         priority=request.priority,
+        confidence_after=confidence_after,
         **given,
         extra=request.extra,
     )
@@ -55,6 +63,9 @@ class Attempt:
         self.routed, self.request_id = routed, request_id
         self.since_ms = 0.0
         """When it was started, by the flight's watch."""
+        self.confidence: Confidence | None = None
+        """What the worker has said last of how probable its tokens were."""
+        self._spoke_ms: float | None = None
         self._result: Result | None = None
         self._stream: Stream | None = None
         self._first: Chunk | Done | Failure | None = None
@@ -62,7 +73,8 @@ class Attempt:
     async def start(self) -> None:
         """Asks the worker; raises Failed when the request cannot be sent."""
         self.since_ms = self._flight.watch.elapsed_ms()
-        self._result = self._flight.results.begin(self._flight.id, self.routed.slug, self.routed.worker)
+        flight, request = self._flight, f"{self._flight.tenant}/{self._flight.asked}"
+        self._result = flight.results.begin(flight.id, self.routed.slug, self.routed.worker, request)
         self._stream = await self._bus.stream(
             GENERATE,
             self._body,
@@ -79,7 +91,15 @@ class Attempt:
         """The first chunk, or the end when there is none."""
         if self._first is None:
             self._first = await self._heard()
+            if self._spoke_ms is None:
+                self._spoke_ms = self._flight.watch.elapsed_ms()
         return self._first
+
+    @property
+    def waited_ms(self) -> float:
+        """How long it took to its first word, or has been silent so far."""
+        until_ms = self._flight.watch.elapsed_ms() if self._spoke_ms is None else self._spoke_ms
+        return until_ms - self.since_ms
 
     async def _heard(self) -> Chunk | Done | Failure:
         event = await self._next()
@@ -90,6 +110,8 @@ class Attempt:
     async def _next(self) -> Chunk | Done | Failure:
         if self._stream is not None:
             async for event in self._stream:
+                if isinstance(event, Note) and event.kind == CONFIDENCE:
+                    self.confidence = msgspec.convert(event.data, Confidence)
                 if isinstance(event, Chunk | Done | Failure):
                     return event
         return Failure(code="incomplete", detail="the worker's stream ended without a result")

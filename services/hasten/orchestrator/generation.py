@@ -7,12 +7,15 @@ import msgspec
 from hasten.bus import Bus
 from hasten.chunks import merge_tool_calls
 from hasten.messages.cache import Answer
-from hasten.messages.chat import ChatRequest, Chunk, Done, Turn
+from hasten.messages.chat import ChatRequest, Chunk, Done, Turn, Usage
 from hasten.messages.failure import RETRYABLE, Failed, Failure
 from hasten.messages.retrieve import Passage
 from hasten.messages.route import Routed
 from hasten.orchestrator.attempt import Attempt, generate_of
+from hasten.orchestrator.cascade import Cascade, Draft, Escalation
 from hasten.orchestrator.flight import Flight
+from hasten.orchestrator.hedge import Hedges
+from hasten.orchestrator.race import Race
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.stages import Stages
 
@@ -26,17 +29,26 @@ class Reroute:
         self._stages, self._passages, self._vector, self._tell = stages, passages, vector, tell
 
     async def find(
-        self, last: Routed, messages: list[Turn], failed: list[str], model: str | None
+        self, last: Routed, messages: list[Turn], failed: list[str], model: str | None, above: str = ""
     ) -> tuple[Routed, list[Turn]] | None:
-        """A worker that has not failed, of `model` if given, and its prompt; None when there is none."""
+        """A worker that has not failed, of `model` if given or a better one than `above`, and its prompt; None when
+        there is none."""
         try:
-            routed = await self._stages.route(self._vector, model=model, exclude=failed)
+            routed = await self._stages.route(self._vector, model=model, exclude=failed, above=above)
             if _fit(routed) != _fit(last):
                 messages = (await self._stages.compress(routed, self._passages)).messages
         except Failed:
             return None
         self._tell(routed, messages)
         return routed, messages
+
+    async def beside(self, last: Routed, exclude: list[str]) -> Routed | None:
+        """Another worker of the same model that has a slot free and takes the same prompt; None when there is none."""
+        try:
+            routed = await self._stages.route(self._vector, model=last.model, exclude=exclude, spare=True)
+        except Failed:
+            return None
+        return routed if _fit(routed) == _fit(last) else None
 
 
 def _fit(routed: Routed) -> tuple[str, int, int]:
@@ -47,8 +59,10 @@ class Generation:
     """The answer of one flight, from however many workers it takes; it goes on from what the flight has said already,
     which is something when another replica had begun to generate it."""
 
-    def __init__(self, bus: Bus, flight: Flight, request: ChatRequest, settings: Settings) -> None:
+    def __init__(self, bus: Bus, flight: Flight, request: ChatRequest, settings: Settings, hedges: Hedges) -> None:
         self._bus, self._flight, self._request, self._settings = bus, flight, request, settings
+        self._hedges = hedges
+        self._cascade = Cascade(flight, request, settings)
         self._before = 0
         self._text = [chunk.text for chunk in flight.said]
         self._reasoning = [chunk.reasoning for chunk in flight.said if chunk.reasoning]
@@ -63,47 +77,115 @@ class Generation:
         """
         failed: list[str] = []
         asked = 0
+        self._hedges.called()
         if not self._may_go_on(routed):
             raise Failed("incomplete", f"{routed.model} cannot go on from the text that was sent", retry_after_ms=1000)
         while True:
             until_ms = self._flight.deadline_ms
-            ended = await self._attempt(routed, messages, f"{self._flight.id}-{asked}")
+            routed, ended = await self._attempt(routed, messages, f"{self._flight.id}-{asked}", failed, reroute)
             asked += 1
             if isinstance(ended, Done):
                 return self._answer(ended, routed)
+            if isinstance(ended, Escalation):
+                routed, messages = ended.routed, ended.messages
+                continue
             if ended.code == "deadline" and until_ms < self._flight.deadline_ms and self._may_go_on(routed):
                 continue
             failed.append(routed.worker)
-            if ended.code in RETRYABLE and len(failed) < self._settings.attempts and self._may_go_on(routed):
-                model = routed.model if self._flight.chunks else None
-                if (other := await reroute.find(routed, messages, failed, model)) is not None:
-                    routed, messages = other
-                    continue
+            retries = ended.code in RETRYABLE and len(failed) < self._settings.attempts and self._may_go_on(routed)
+            if retries and (other := await self._elsewhere(routed, messages, failed, reroute)) is not None:
+                routed, messages = other
+                continue
+            if (draft := self._cascade.after_all()) is not None:
+                return self._show(draft)
             raise Failed.of(msgspec.structs.replace(ended, tokens_sent=self._flight.chunks, model=routed.model))
+
+    async def _elsewhere(
+        self, routed: Routed, messages: list[Turn], failed: list[str], reroute: Reroute
+    ) -> tuple[Routed, list[Turn]] | None:
+        """Who goes on: a worker of the same model once something was shown, before that any; after an escalation one
+        of a better model than the draft's, as long as the draft is there to be shown instead."""
+        if self._flight.chunks:
+            return await reroute.find(routed, messages, failed, routed.model)
+        above = self._cascade.above if self._cascade.kept is not None else ""
+        return await reroute.find(routed, messages, failed, None, above=above)
 
     def _may_go_on(self, routed: Routed) -> bool:
         return not self._flight.chunks or (routed.continues and not self._tool_calls and not self._reasoning)
 
-    async def _attempt(self, routed: Routed, messages: list[Turn], attempt_id: str) -> Done | Failure:
+    async def _attempt(
+        self, routed: Routed, messages: list[Turn], attempt_id: str, failed: list[str], reroute: Reroute
+    ) -> tuple[Routed, Done | Failure | Escalation]:
+        """One worker's try, or two workers' when the first is slow to speak: the one that went on, and how it ended.
+        The other one is added to `failed` when it could not."""
         flight = self._flight
-        flight.slug, flight.worker, flight.model, flight.prompt = routed.slug, routed.worker, routed.model, messages
-        flight.bound = not routed.continues or bool(self._request.tools)
+        flight.model, flight.prompt = routed.model, messages
         self._before = flight.chunks
-        body = generate_of(self._request, routed, messages, "".join(self._text), flight.chunks)
-        async with Attempt(self._bus, flight, routed, body, attempt_id, self._settings.silence_s) as attempt:
-            return await self._read(attempt)
+        first = self._new(routed, messages, attempt_id)
 
-    async def _read(self, attempt: Attempt) -> Done | Failure:
-        """Relays an attempt to its end."""
+        async def second() -> Attempt | None:
+            other = await reroute.beside(routed, [*failed, routed.worker])
+            return None if other is None else self._new(other, messages, f"{attempt_id}-h")
+
+        self._at(routed)
+        if flight.chunks or self._request.priority < 0:
+            async with first:
+                return routed, await self._read(first, messages, failed, reroute)
+        async with first, Race(self._hedges, first, second) as race:
+            winner = await race.winner(routed.p95_ttft_ms)
+            self._at(winner.routed)
+            if race.second is not None and not isinstance(await winner.first(), Failure):
+                self._note_race(race, first, race.second, winner)
+            failed += race.failed
+            return winner.routed, await self._read(winner, messages, failed, reroute)
+
+    def _new(self, routed: Routed, messages: list[Turn], attempt_id: str) -> Attempt:
+        held = self._cascade.holds(routed)
+        body = generate_of(self._request, routed, messages, "".join(self._text), self._flight.chunks, held)
+        return Attempt(self._bus, self._flight, routed, body, attempt_id, self._settings.silence_s)
+
+    def _at(self, routed: Routed) -> None:
+        flight = self._flight
+        flight.slug, flight.worker = routed.slug, routed.worker
+        flight.bound = not routed.continues or bool(self._request.tools)
+
+    def _note_race(self, race: Race, first: Attempt, second: Attempt, winner: Attempt) -> None:
+        after_ms = second.since_ms - first.since_ms
+        workers = [first.routed.worker, second.routed.worker]
+        self._flight.note("hedge", {"workers": workers, "won": winner.routed.worker, "after_ms": round(after_ms, 1)})
+        if winner is second:
+            self._flight.watch.stages["hedge"] = round(after_ms, 3)
+
+    async def _read(
+        self, attempt: Attempt, messages: list[Turn], failed: list[str], reroute: Reroute
+    ) -> Done | Failure | Escalation:
+        """Relays an attempt to its end, if nothing speaks against it."""
+
+        async def better() -> tuple[Routed, list[Turn]] | None:
+            return await reroute.find(attempt.routed, messages, failed, None, above=attempt.routed.model)
+
+        if held := self._cascade.holds(attempt.routed):
+            chunks, ended = await self._cascade.judged(attempt, held, better)
+            for chunk in chunks:
+                self._relay(chunk, attempt)
+            if ended is not None:
+                return ended
         while isinstance(event := await attempt.take(), Chunk):
-            self._relay(event, attempt.since_ms)
+            self._relay(event, attempt)
         return event
 
-    def _relay(self, chunk: Chunk, since_ms: float) -> None:
+    def _show(self, draft: Draft) -> Answer:
+        """A draft as the answer."""
+        self._flight.model = draft.attempt.routed.model
+        self._at(draft.attempt.routed)
+        for chunk in draft.chunks:
+            self._relay(chunk, draft.attempt)
+        return self._answer(draft.done, draft.attempt.routed)
+
+    def _relay(self, chunk: Chunk, attempt: Attempt) -> None:
         flight = self._flight
         if not flight.chunks:
-            flight.watch.record("first_token", since_ms)
-            flight.worker_ttft_ms = flight.watch.stages["first_token"]
+            flight.worker_ttft_ms = flight.watch.stages["first_token"] = round(attempt.waited_ms, 3)
         self._text.append(chunk.text)
         if chunk.reasoning:
             self._reasoning.append(chunk.reasoning)
@@ -116,7 +198,12 @@ class Generation:
             text="".join(self._text),
             finish_reason=done.finish_reason,
             model=routed.model,
-            usage=msgspec.structs.replace(done.usage, completion_tokens=tokens),
+            usage=self._usage(done.usage, tokens),
             reasoning="".join(self._reasoning),
             tool_calls=merge_tool_calls(self._tool_calls) or None,
         )
+
+    def _usage(self, usage: Usage, tokens: int) -> Usage:
+        """What the answer has cost, with that of a draft that was given up among the details."""
+        details = {**(usage.completion_tokens_details or {}), **({"cascade": s} if (s := self._cascade.spent) else {})}
+        return msgspec.structs.replace(usage, completion_tokens=tokens, completion_tokens_details=details or None)

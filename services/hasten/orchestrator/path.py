@@ -20,6 +20,7 @@ from hasten.messages.route import Routed
 from hasten.orchestrator.domain import Plan, prompt_hash
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.generation import Generation, Reroute
+from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.lease import Lease
 from hasten.orchestrator.permission import forbidden
 from hasten.orchestrator.recent import Recent
@@ -42,9 +43,10 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 class Path:
     """Takes one flight from its first lookup to its end (`run`), and stores what it brought.
 
-    `share` is its part in what other replicas do; `on_hit` is called with each hit that is served. With `begun` it goes
-    on with an answer that its reader has the beginning of: what would not begin so is left alone, and a generation has
-    the same prompt and model or none is made.
+    `share` is its part in what other replicas do; `on_hit` is called with each hit that is served; `hedges` is the
+    budget for second attempts, one for the whole replica. With `begun` it goes on with an answer that its reader has
+    the beginning of: what would not begin so is left alone, and a generation has the same prompt and model or none is
+    made.
     """
 
     def __init__(
@@ -58,11 +60,12 @@ class Path:
         flight: Flight,
         share: Share,
         on_hit: Callable[[CacheHit], None],
+        hedges: Hedges,
         begun: Resume | None = None,
     ) -> None:
         self._bus, self._settings, self._freshness, self._recent = bus, settings, freshness, recent
         self._request, self._plan, self._flight = request, plan, flight
-        self._share, self._on_hit, self._begun = share, on_hit, begun
+        self._share, self._on_hit, self._hedges, self._begun = share, on_hit, hedges, begun
         self._stages = Stages(bus, settings, request, plan, flight)
         self._tasks: list[asyncio.Task[Any]] = []
         self._exact_task: asyncio.Task[CacheHit | CacheMiss] | None = None
@@ -242,7 +245,7 @@ class Path:
             self._flight.text(text)
 
     async def _stream(self, routed: Routed, messages: list[Turn], retrieved: Retrieved, vector: bytes | None) -> None:
-        generation = Generation(self._bus, self._flight, self._request, self._settings)
+        generation = Generation(self._bus, self._flight, self._request, self._settings, self._hedges)
         reroute = Reroute(self._stages, retrieved.passages, vector, self._note_route)
         answer = await generation.run(routed, messages, reroute)
         await self._finish(answer, vector)

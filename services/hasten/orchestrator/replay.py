@@ -39,6 +39,7 @@ def about(hit: CacheHit) -> dict[str, Any]:
 def from_cache(usage: Usage) -> Usage:
     """The counts of the first generation, with all tokens marked as cached: they cost nothing this time."""
     details = {**(usage.completion_tokens_details or {}), "cached_tokens": usage.completion_tokens}
+    details.pop("cascade", None)
     return structs.replace(usage, cached_tokens=usage.prompt_tokens, completion_tokens_details=details)
 
 

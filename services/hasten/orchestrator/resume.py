@@ -66,7 +66,7 @@ async def pass_on(bus: Bus, body: Resume, call: Call) -> bool:
         async for event in stream:
             if isinstance(event, Failure) and not begun:
                 return False
-            if isinstance(event, Failure) and (stream.lost or event.code == "unavailable"):
+            if isinstance(event, Failure) and stream.lost:
                 raise Failed("disconnected", "the replica that had the answer was lost", retry_after_ms=100)
             begun = True
             if not isinstance(event, Accepted | Ping):

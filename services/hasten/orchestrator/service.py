@@ -23,6 +23,7 @@ from hasten.orchestrator import resume
 from hasten.orchestrator.domain import Plan, lease_key, plan_of
 from hasten.orchestrator.explain import Explainer
 from hasten.orchestrator.flight import Flight, Flights
+from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.lease import Lease, Leases
 from hasten.orchestrator.path import Path
 from hasten.orchestrator.permission import outcome_of
@@ -57,6 +58,7 @@ class Orchestrator:
         self._flights = Flights()
         self._seats = Seats(settings.grace_s)
         self._recent = Recent(settings.recent_entries, settings.recent_s)
+        self._hedges = Hedges(settings.hedge_share, settings.hedge_burst)
         self._source = random_id()
         self._finished = 0
         self._counts: dict[str, int] = {}
@@ -66,7 +68,7 @@ class Orchestrator:
         self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting, share=SHARE)
         self.service.answer(EXPLAIN, self._explainer.explain, limit=EXPLAINED)
         replica = self.service.id
-        self.service.answer(RESUME, self._resume, limit=settings.limit, waiting=settings.waiting)
+        self.service.answer(RESUME, self._resume, limit=settings.limit, waiting=settings.waiting, share=SHARE)
         self.service.answer(REJOIN, self._rejoin, limit=FOLLOWERS, last=True, replica=replica)
         self.service.answer(FOLLOW, self._lead, limit=FOLLOWERS, last=True, replica=replica)
         self.service.listen(CANCEL, self._seats.on_cancel)
@@ -86,6 +88,7 @@ class Orchestrator:
             "seats": len(self._seats),
             "answers": dict(self._counts),
             "leases": dict(self._leases.counts),
+            "hedges": dict(self._hedges.counts),
             "applied": self._freshness.applied,
         }
 
@@ -155,6 +158,7 @@ class Orchestrator:
                 yield flight, True
         for plan, reads in begun.plans():
             flight = self._new_flight(plan, tenant, reader.deadline_ms)
+            flight.asked = reader.call.request_id
             lease = lease_key(tenant, begun.plan, self._freshness.epoch) if reads and begun.plan.share else ""
             path = self._path(
                 begun.request, plan, flight, Share(self._leases, self._flights, flight, lease), begun.body
@@ -168,6 +172,7 @@ class Orchestrator:
         retried = False
         while True:
             flight, shared = await self._flight(request, reader.plan, reader.call.tenant, reader.deadline_ms)
+            flight.asked = flight.asked or reader.call.request_id
             outcome = await self._read(flight, shared, reader, may_retry=not retried)
             if outcome == "read":
                 return
@@ -248,8 +253,8 @@ class Orchestrator:
         def on_hit(hit: CacheHit) -> None:
             self._refresher.consider(request, plan, flight.tenant, self._freshness.epoch, hit)
 
-        settings, freshness, recent = self._settings, self._freshness, self._recent
-        return Path(self._bus, settings, freshness, recent, request, plan, flight, share, on_hit, begun)
+        settings, freshness, recent, hedges = self._settings, self._freshness, self._recent, self._hedges
+        return Path(self._bus, settings, freshness, recent, request, plan, flight, share, on_hit, hedges, begun)
 
     async def _lead(self, body: Follow, call: Call) -> None:
         """Lets another replica read along with a flight that this one leads."""

@@ -1,5 +1,7 @@
 """Settings of the orchestrator."""
 
+from typing import Literal
+
 import msgspec
 
 
@@ -8,11 +10,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     longest deadline. `exact_wait_ms` is how long the exact lookup may take before the question is embedded anyway.
     `latency_budget_ms` is what the router aims at for the first token (0: no budget). `passages` are retrieved per
     question. `attempts` is how many workers are tried. `silence_s` is how long a worker may be silent (it pings four
-    times a second; that its process has ended is known after 0.4 s). `replay_words` is the size of a chunk of a
-    cached answer. `recent_entries` exact hits are remembered for `recent_s` after the cache confirmed them. `ttl_s`
-    is asked of the cache for what is stored (0: the cache's own). `refresh_s` is how long before its end an answer
-    that is asked for is made anew in the background, at most the last tenth of its life (0: never). `grace_s` is how
-    long an answer goes on, and is kept, for a reader that was lost and had said that it would ask again."""
+    times a second; that its process has ended is known after 0.4 s). `hedge_share` is how many second attempts at slow
+    first tokens there may be per call (0: none), of which `hedge_burst` can be saved up. `replay_words` is the size of
+    a chunk of a cached answer. `recent_entries` exact hits are remembered for `recent_s` after the cache confirmed
+    them. `ttl_s` is asked of the cache for what is stored (0: the cache's own). `refresh_s` is how long before its end
+    an answer that is asked for is made anew in the background, at most the last tenth of its life (0: never).
+    `grace_s` is how long an answer goes on, and is kept, for a reader that was lost and had said that it would ask
+    again.
+
+    `cascade` says whether a small model that was preferred for want of a known difficulty can be overruled by its own
+    signs: off, hold (its answer is held back to its end, or for `cascade_hold_tokens`), or first_tokens (for
+    `cascade_first_tokens`). Among the signs are a mean and a least log-probability of its tokens below
+    `cascade_mean_logprob` and `cascade_min_logprob` (0: no bound)."""
 
     limit: int = 512
     waiting: int = 512
@@ -23,6 +32,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     passages: int = 8
     attempts: int = 3
     silence_s: float = 1.75
+    hedge_share: float = 0.03
+    hedge_burst: float = 10.0
+    cascade: Literal["off", "hold", "first_tokens"] = "off"
+    cascade_hold_tokens: int = 1024
+    cascade_first_tokens: int = 8
+    cascade_mean_logprob: float = -1.0
+    cascade_min_logprob: float = 0.0
     replay_words: int = 24
     recent_entries: int = 1024
     recent_s: float = 5.0

@@ -16,6 +16,7 @@ class Share:
     def __init__(self, leases: Leases, flights: Flights, flight: Flight, key: str, held: Lease | None = None) -> None:
         self._leases, self._flights, self._flight, self._key = leases, flights, flight, key
         self._task: asyncio.Task[Lease | None] | None = None
+        self._ended = False
         self._kept = held is not None
         if held is not None:
             self._begin(_given(held))
@@ -27,7 +28,7 @@ class Share:
 
     async def claim(self) -> Lease | None:
         """A lease of ours, or that of the replica to follow; None to go alone."""
-        if self._task is None and self._key:
+        if self._task is None and self._key and not self._ended:
             self._begin(self._leases.claim(self._key))
         return await asyncio.shield(self._task) if self._task is not None else None
 
@@ -52,7 +53,9 @@ class Share:
         self._leases.count("followed")
 
     def end(self, *, stored: bool) -> None:
-        """Releases the lease if this flight has it, as soon as that is known."""
+        """Releases the lease if this flight has it, as soon as that is known; nothing is claimed from now on, although
+        whoever was about to may not have heard that it was cancelled (see `hasten.bus.cancelled`)."""
+        self._ended = True
 
         def release(task: asyncio.Task[Lease | None]) -> None:
             lease = None if task.cancelled() else task.result()

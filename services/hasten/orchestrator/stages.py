@@ -25,11 +25,14 @@ class Stages:
     def __init__(self, bus: Bus, settings: Settings, request: ChatRequest, plan: Plan, flight: Flight) -> None:
         self._bus, self._settings = bus, settings
         self._request, self._plan, self._flight = request, plan, flight
+        self._asked = 0
 
     async def _ask(self, stage: str, topic: Topic, body: Any) -> Any:
-        since = self._flight.watch.elapsed_ms()
+        since, flight = self._flight.watch.elapsed_ms(), self._flight
+        self._asked += 1
+        request_id = flight.id if stage == "route" else f"{flight.id}-{stage}-{self._asked}"
         reply = await self._bus.request(
-            topic, body, tenant=self._flight.tenant, deadline_ms=self._flight.deadline_ms, request_id=self._flight.id
+            topic, body, tenant=flight.tenant, deadline_ms=flight.deadline_ms, request_id=request_id
         )
         self._flight.watch.record(stage, since)
         return reply
@@ -83,9 +86,16 @@ class Stages:
         return reply
 
     async def route(
-        self, vector: bytes | None, *, model: str | None = None, exclude: list[str] | None = None
+        self,
+        vector: bytes | None,
+        *,
+        model: str | None = None,
+        exclude: list[str] | None = None,
+        spare: bool = False,
+        above: str = "",
     ) -> Routed:
-        """The model and the worker; with `model` another worker of that very model."""
+        """The model and the worker; with `model` another worker of that very model, with `spare` an idle one, and with
+        `above` one of a better model than that."""
         body = Route(
             text=self._plan.fingerprint.text,
             vector=vector,
@@ -96,7 +106,10 @@ class Stages:
             turns=sum(turn.role not in SYSTEM_ROLES for turn in self._request.messages),
             latency_budget_ms=self._settings.latency_budget_ms or None,
             exclude=exclude or [],
+            request_id=self._flight.asked,
             prefix=prefix_of(self._flight.tenant, self._request),
+            spare=spare,
+            above=above,
         )
         reply: Routed = await self._must("route", ROUTE, body)
         return reply

@@ -1,1 +1,1 @@
-"""router: hears route and models, listens to status and finished, keeps latency windows and worker states in memory."""
+"""router: hears route and models, listens to status, sent and attempted, keeps speeds and worker states in memory."""

@@ -8,6 +8,7 @@ from hasten.router.window import FAULTS
 
 State = Literal["closed", "open", "half_open"]
 SUCCESS = "done"
+_AGAIN_S = 0.25
 
 
 class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,12 +54,10 @@ class Breaker:
         return state == "closed" or (state == "half_open" and self._out(now_s) < self._policy.probes)
 
     def closed_in_s(self, now_s: float) -> float:
-        """How long until the next request may be sent, as far as is known; 0 when one may."""
+        """How long until it is worth asking again; 0 when a request may be sent. How a probe ends is soon known."""
         if self.allows(now_s) or self._opened_s is None:
             return 0.0
-        if self.state(now_s) == "open":
-            return self._opened_s + self._wait_s - now_s
-        return max(0.0, min(self._probes) + self._policy.probe_s - now_s)
+        return self._opened_s + self._wait_s - now_s if self.state(now_s) == "open" else _AGAIN_S
 
     def _out(self, now_s: float) -> int:
         return sum(1 for at in self._probes if now_s - at < self._policy.probe_s)

@@ -8,11 +8,23 @@ import msgspec
 
 from hasten.messages.failure import Failure
 from hasten.messages.route import Route
-from hasten.models import Model
+from hasten.models import AUTO, Model
 from hasten.router.difficulty import Difficulty, estimate
-from hasten.router.options import AUTO, Option, Snapshot, able, named, option, preferring, ranked, usable, wide
+from hasten.router.options import (
+    Option,
+    Snapshot,
+    able,
+    better,
+    named,
+    option,
+    preferring,
+    ranked,
+    usable,
+    usual_of,
+    wide,
+)
 from hasten.router.settings import Settings
-from hasten.router.workers import Load, Usual, draw
+from hasten.router.workers import Load, draw
 
 Kind = Literal["named", "cheapest", "probe", "below_floor", "over_budget"]
 _CONFIDENCE: dict[Kind, float] = {"named": 1.0, "cheapest": 0.9, "probe": 0.6, "below_floor": 0.5, "over_budget": 0.3}
@@ -69,7 +81,7 @@ def decide(request: Route, key: str, snapshot: Snapshot, policy: Settings) -> De
     floor = floor_of(difficulty.score, policy) if difficulty.known else 0.0
     kind, chosen = _choose(order, request, key, floor, budget_ms, policy)
     late = budget_ms is not None and chosen.slow_ms > budget_ms
-    better = any(one.model.quality > chosen.model.quality for one in order)
+    improves = any(one.model.quality > chosen.model.quality for one in order)
     decided = Decision(
         option=chosen,
         kind=kind,
@@ -77,7 +89,7 @@ def decide(request: Route, key: str, snapshot: Snapshot, policy: Settings) -> De
         confidence=_confidence(kind, chosen, difficulty, late, policy),
         difficulty=difficulty,
         over_budget=late,
-        cascade=kind != "named" and not difficulty.known and better,
+        cascade=kind != "named" and not difficulty.known and improves,
     )
     return msgspec.structs.replace(decided, reason=_reason(decided, len(order), budget_ms))
 
@@ -101,8 +113,14 @@ def _usable(
 
 
 def _capable(request: Route, snapshot: Snapshot, policy: Settings) -> Sequence[Model] | Failure:
-    """The models that could answer the request if they had a worker for it."""
+    """The models that could answer the request if they had a worker for it. One that has lost a worker may go on with
+    a model that was removed from the table meanwhile."""
     models: Sequence[Model] | Failure = named(request.model, snapshot.models)
+    if isinstance(models, Failure) and request.exclude:
+        gone = named(request.model, snapshot.retired)
+        models = models if isinstance(gone, Failure) else gone
+    if not isinstance(models, Failure) and request.above:
+        models = better(models, request.above, snapshot.models)
     if not isinstance(models, Failure):
         models = able(models, request.needs, snapshot.loads)
     if not isinstance(models, Failure):
@@ -188,7 +206,5 @@ def _nowhere(models: Sequence[Model], request: Route, snapshot: Snapshot, policy
 
 def _wait_ms(model: Model, load: Load, snapshot: Snapshot, policy: Settings) -> float:
     """How long until a worker that takes nothing now may take a request."""
-    service_ms = snapshot.service_ms.get(model.slug, policy.service_prior_ms)
-    usual = Usual(answer_ms=service_ms, token_ms=policy.token_ms, p95_ms=math.inf)
-    queue_ms = min(max(load.wait_ms(usual), _SOON_MS), _LATE_MS)
+    queue_ms = min(max(load.wait_ms(usual_of(model, snapshot, policy)), _SOON_MS), _LATE_MS)
     return max(load.cooling_ms, queue_ms if load.full else 0.0, _SOON_MS)

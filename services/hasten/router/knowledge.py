@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hasten.messages.attempt import Attempted, Sent
 from hasten.messages.generate import Status
 from hasten.messages.route import ModelInfo, WorkerInfo
-from hasten.models import Model
+from hasten.models import Model, ModelTable
 from hasten.router.affinity import NO_PREFIX, Prefix
 from hasten.router.breaker import BreakerPolicy
 from hasten.router.options import Snapshot
@@ -25,7 +25,7 @@ class Knowledge:
     heard itself; `unix_s` are those of the events, which all replicas share.
     """
 
-    def __init__(self, models: Sequence[Model], settings: Settings) -> None:
+    def __init__(self, models: ModelTable, settings: Settings) -> None:
         self._models, self._settings = models, settings
         self._workers = Workers(settings.gone_s, settings.arrival_s, _breaker(settings))
         self._windows: dict[str, Window] = {}
@@ -77,9 +77,11 @@ class Knowledge:
 
     def snapshot(self, now_s: float, unix_s: float, prefix: Prefix = NO_PREFIX) -> Snapshot:
         """The facts at this time for a prompt that begins with `prefix`."""
-        policy, models = self._settings, list(self._models)
+        policy, rows, retired = self._settings, list(self._models), list(self._models.retired)
+        models = [*rows, *retired]
         return Snapshot(
-            models=models,
+            models=rows,
+            retired=retired,
             loads={model.slug: self._workers.loads(model.slug, now_s) for model in models},
             latencies={model.slug: self._latency(model, unix_s) for model in models},
             service_ms={
@@ -102,6 +104,7 @@ def _breaker(settings: Settings) -> BreakerPolicy:
         rate=settings.breaker_rate,
         open_s=settings.breaker_open_s,
         most_s=settings.breaker_most_s,
+        probe_s=settings.probe_s,
     )
 
 
@@ -128,11 +131,9 @@ def _info(model: Model, loads: Sequence[Load], latency: Latency, unix_s: float) 
 
 
 def breaker_of(loads: Sequence[Load]) -> str:
-    """Whether requests reach the workers that are ready: closed (all of them), partly open, or open (none)."""
-    cooling = [load.cooling_ms > 0 for load in loads if load.ready]
-    if not any(cooling):
-        return "closed"
-    return "open" if all(cooling) else "partly open"
+    """The state of the breakers of the workers that are ready: that of all of them, or `partly open`."""
+    states = {load.breaker for load in loads if load.ready} or {"closed"}
+    return states.pop() if len(states) == 1 else "partly open"
 
 
 def _worker(load: Load) -> WorkerInfo:
@@ -144,4 +145,8 @@ def _worker(load: Load) -> WorkerInfo:
         waiting=max(0, load.in_flight - load.slots),
         oldest_ms=round(load.oldest_ms, 1),
         cooling_ms=round(load.cooling_ms, 1),
+        breaker=load.breaker,
+        sent=load.sent,
+        token_ms=round(load.token_ms, 4),
+        answer_ms=round(load.answer_ms, 1),
     )

@@ -21,12 +21,16 @@ from hasten.topics import BadName
 
 log = logger("router")
 STREAM = "HASTEN_ATTEMPTS"
-MAX_BYTES = 256 * 1024**2
-"""Room for about 800 models with 1,000 attempts each."""
+MAX_BYTES = 64 * 1024**2
+"""Room for about 200 models with 1,200 attempts each."""
 BATCH = 1000
+SLICE = 32
+"""Attempts heard in one go (0.5 ms), between which requests are answered."""
 SILENT_S = 2.0
 AGAIN_S = 1.0
 """The least time between two readings, however many events are missed."""
+CHECK_S = 30.0
+"""How often it is seen to that the stream is there."""
 Hear = Callable[[str, Attempted], int | None]
 missed = counter("router_events_missed_total", "Events that did not come, by gaps in their numbers", "topic")
 
@@ -77,12 +81,15 @@ class Memory:
 
     async def _keep_up(self) -> None:
         while not cancelled():
-            await self._wanted.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_S):
+                    await self._wanted.wait()
+            reads = self._wanted.is_set()
             self._wanted.clear()
             try:
-                await self._read()
-                self.readings += 1
-                self._done.set()
+                await self._ensure()
+                if reads:
+                    await self._read()
             except (nats.errors.Error, TimeoutError) as error:
                 self._wanted.set()
                 if not self._warned:
@@ -92,9 +99,10 @@ class Memory:
 
     async def _read(self) -> None:
         """Hears all that the stream has got since it was last read."""
-        await self._ensure()
         while await self._batch():
             pass
+        self.readings += 1
+        self._done.set()
 
     async def _ensure(self) -> None:
         config = StreamConfig(
@@ -110,6 +118,10 @@ class Memory:
         with contextlib.suppress(APIError):
             await self._bus.js.add_stream(config)
         info = await self._bus.js.stream_info(STREAM)
+        kept, wanted = info.config, (self._keep, self._keep_s)
+        if (kept.max_msgs_per_subject, kept.max_age) != wanted:
+            kept.max_msgs_per_subject, kept.max_age = wanted
+            await self._bus.js.update_stream(kept)
         if info.state.last_seq + 1 < self._next:
             self._next = 1  # it was made anew
 
@@ -128,6 +140,8 @@ class Memory:
                     return headers.get("Status") == "204" and int(headers.get("Nats-Num-Pending", 0)) > 0
                 self._take(headers["Nats-Subject"], msg.data)
                 self._next = int(headers["Nats-Sequence"]) + 1
+                if self._next % SLICE == 0:
+                    await asyncio.sleep(0)
         finally:
             with contextlib.suppress(nats.errors.Error):
                 await subscription.unsubscribe()

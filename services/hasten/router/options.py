@@ -6,13 +6,11 @@ import msgspec
 
 from hasten.messages.failure import Failure
 from hasten.messages.route import Route
-from hasten.models import Model
+from hasten.models import AUTO, Model
 from hasten.router.affinity import anchor
 from hasten.router.settings import Settings
 from hasten.router.window import Latency
 from hasten.router.workers import Balance, Load, Usual, Work, best, draw
-
-AUTO = "auto"
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,10 +38,12 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a decision goes by: the table, and by slug the workers, latencies, time a request holds a slot, probes
-    on their way, and how many tokens of the prompt each worker has in its prefix cache."""
+    """All that a decision goes by: the table, the rows that were removed from it, and by slug the workers, latencies,
+    time a request holds a slot, probes on their way, and how many tokens of the prompt each worker has in its prefix
+    cache."""
 
     models: Sequence[Model]
+    retired: Sequence[Model] = ()
     loads: Mapping[str, Sequence[Load]]
     latencies: Mapping[str, Latency]
     service_ms: Mapping[str, float] = {}
@@ -60,6 +60,13 @@ def named(name: str, models: Sequence[Model]) -> list[Model] | Failure:
     return found or Failure(
         code="model_not_found", detail=f"no model has this name or alias; there are {known}", param="model"
     )
+
+
+def better(models: Sequence[Model], name: str, table: Sequence[Model]) -> list[Model] | Failure:
+    """Those of the models that have more quality than the one of this name in the table."""
+    quality = max((model.quality for model in table if model.name == name), default=0.0)
+    found = [model for model in models if model.quality > quality]
+    return found or Failure(code="model_not_found", detail=f"no model is better than {name}", param="above")
 
 
 def able(models: Sequence[Model], needs: Sequence[str], loads: Mapping[str, Sequence[Load]]) -> list[Model] | Failure:
@@ -111,14 +118,27 @@ def usable(model: Model, load: Load, request: Route, policy: Settings) -> bool:
     return window_of(model, load) >= least_tokens(request, policy)
 
 
+def latency_of(model: Model, snapshot: Snapshot) -> Latency:
+    """What to expect of the model's first token; the table's prior for one of which nothing is known."""
+    return snapshot.latencies.get(model.slug) or Latency(model.ttft_prior_ms, model.ttft_prior_ms)
+
+
+def usual_of(model: Model, snapshot: Snapshot, policy: Settings) -> Usual:
+    """What is taken of a worker of the model that has not measured itself."""
+    answer_ms = snapshot.service_ms.get(model.slug, policy.service_prior_ms)
+    return Usual(answer_ms=answer_ms, token_ms=policy.token_ms, p95_ms=latency_of(model, snapshot).p95_ms)
+
+
+def _has_place(load: Load, request: Route) -> bool:
+    return load.cooling_ms <= 0 and (load.in_flight < load.slots if request.spare else not load.full)
+
+
 def option(model: Model, request: Route, key: str, snapshot: Snapshot, policy: Settings) -> Option | None:
     """The model at the best of the workers that have a place for the request; None when none has."""
     everywhere = snapshot.loads.get(model.slug, ())
-    free = [load for load in everywhere if not load.full and load.cooling_ms <= 0]
+    free = [load for load in everywhere if _has_place(load, request)]
     loads = [load for load in free if usable(model, load, request, policy)]
-    latency = snapshot.latencies.get(model.slug) or Latency(model.ttft_prior_ms, model.ttft_prior_ms)
-    service_ms = snapshot.service_ms.get(model.slug, policy.service_prior_ms)
-    usual = Usual(answer_ms=service_ms, token_ms=policy.token_ms, p95_ms=latency.p95_ms)
+    latency, usual = latency_of(model, snapshot), usual_of(model, snapshot, policy)
     prefix, cached = (request.prefix, snapshot.cached.get(model.slug, {})) if policy.affinity else ({}, {})
     work = Work(key=anchor(prefix) or key, tokens=request.prompt_tokens, cached=cached)
     balance = Balance(pressure=policy.pressure, near=policy.near_worker, near_ms=policy.near_ms)

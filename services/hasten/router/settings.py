@@ -70,7 +70,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     parked: int = 64
     retry_after_ms: int = 1000
     affinity: bool = True
-    pressure: float = 0.2
+    pressure: float = 0.5
     near_worker: float = 0.02
     breaker_failures: float = 3.0
     breaker_rate: float = 0.5

@@ -12,6 +12,8 @@ from hasten.router.breaker import Breaker, BreakerPolicy, State
 
 _FORGET = 60
 """A worker is forgotten after this many times the silence after which it is gone."""
+_MOST = 1000
+"""So many breakers are kept; results of workers that have not been heard of yet come first after a start."""
 
 
 class Usual(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +41,7 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     least by no more than `near` of it and `near_ms` are equal.
     """
 
-    pressure: float = 0.2
+    pressure: float = 0.5
     near: float = 0.02
     near_ms: float = 20.0
 
@@ -51,7 +53,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     requests in slots, in its queue, and on the way from here; `full` goes by the worker's own word only. `tokens` is
     the prompt work waiting, `oldest_ms` how long the oldest request without a token has waited. `token_ms` is the time
     of a prompt token and `answer_ms` that of an answer after its first one, as the worker measured them (0: not yet).
-    `breaker` is its state and `cooling_ms` how long it lets nothing through (0: the worker may be asked). `placed`
+    `breaker` is its state and `cooling_ms` how long it lets nothing through (0: the worker may be asked). `sent`
     counts the requests sent there since it was first heard of, by all replicas.
     """
 
@@ -69,7 +71,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     answer_ms: float = 0.0
     cooling_ms: float = 0.0
     breaker: State = "closed"
-    placed: int = 0
+    sent: int = 0
 
     def wait_ms(self, usual: Usual) -> float:
         """Estimated time until a slot is free."""
@@ -94,12 +96,11 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Worker:
-    def __init__(self, status: Status, now_s: float, policy: BreakerPolicy) -> None:
+    def __init__(self, status: Status, now_s: float) -> None:
         self.status, self.heard_s = status, now_s
         self.sent: list[tuple[float, int]] = []
         """Requests routed here that the worker's last status may not have counted: when, and prompt tokens."""
-        self.breaker = Breaker(policy)
-        self.placed = 0
+        self.count = 0
 
     def older(self, status: Status) -> bool:
         """Whether `status` was overtaken: of an earlier start, or of the same start with no higher number."""
@@ -113,44 +114,53 @@ class Workers:
         self._gone_s, self._arrival_s, self._policy = gone_s, arrival_s, breaker or BreakerPolicy()
         self._known: dict[str, dict[str, _Worker]] = {}
         self._prefixes: dict[str, Prefixes] = {}
+        self._breakers: dict[tuple[str, str], Breaker] = {}
 
     def hear(self, slug: str, name: str, status: Status, now_s: float) -> int:
         """Takes in a status and returns how many were missed before it; an older one than the last is ignored."""
         workers = self._known.setdefault(slug, {})
         known = workers.get(name)
-        if known is None or now_s - known.heard_s > self._gone_s:
-            self._forget(slug, workers, now_s)
-            self._begin(slug, name, status, now_s)
+        here = known is not None and now_s - known.heard_s <= self._gone_s
+        if known is not None and here and known.older(status):
             return 0
-        if known.older(status):
+        if known is None or status.started_ms != known.status.started_ms:
+            self._begin(slug, name, status, now_s, anew=known is not None)
             return 0
-        if status.started_ms != known.status.started_ms:
-            self._begin(slug, name, status, now_s)
-            return 0
-        missed = status.seq - known.status.seq - 1
+        missed = status.seq - known.status.seq - 1 if here else 0
         known.status, known.heard_s = status, now_s
         known.sent = [sent for sent in known.sent if now_s - sent[0] < self._arrival_s]
         return missed
 
-    def _begin(self, slug: str, name: str, status: Status, now_s: float) -> None:
-        """A worker is new, has come back or was started anew: nothing that was known of it holds."""
-        self._known[slug][name] = _Worker(status, now_s, self._policy)
+    def _begin(self, slug: str, name: str, status: Status, now_s: float, *, anew: bool) -> None:
+        """A worker is new here, or was started anew: then its cache is empty, and what had failed may be mended."""
+        for other, worker in list(self._known[slug].items()):
+            if now_s - worker.heard_s > _FORGET * self._gone_s:
+                self._forget(slug, other)
+        if anew:
+            self._forget(slug, name)
+        self._known[slug][name] = _Worker(status, now_s)
+
+    def _forget(self, slug: str, name: str) -> None:
+        self._known[slug].pop(name, None)
         self._cache(slug).forget(name)
+        self._breakers.pop((slug, name), None)
 
     def _cache(self, slug: str) -> Prefixes:
         return self._prefixes.setdefault(slug, Prefixes())
 
-    def _forget(self, slug: str, workers: dict[str, _Worker], now_s: float) -> None:
-        for name in [name for name, worker in workers.items() if now_s - worker.heard_s > _FORGET * self._gone_s]:
-            del workers[name]
-            self._cache(slug).forget(name)
+    def _breaker(self, slug: str, name: str) -> Breaker:
+        if (slug, name) not in self._breakers:
+            self._breakers[slug, name] = Breaker(self._policy)
+            if len(self._breakers) > _MOST:
+                del self._breakers[next(iter(self._breakers))]
+        return self._breakers[slug, name]
 
     def sent(self, slug: str, name: str, tokens: int, now_s: float, prefix: Prefix = NO_PREFIX) -> None:
         """Counts a request routed to a worker until its next status does, and what it has computed then."""
         if (worker := self._known.get(slug, {}).get(name)) is not None:
             worker.sent.append((now_s, tokens))
-            worker.placed += 1
-            worker.breaker.sent(now_s)
+            worker.count += 1
+            self._breaker(slug, name).sent(now_s)
             self._cache(slug).placed(name, prefix, worker.status.cache_tokens)
 
     def finished(self, slug: str, name: str) -> None:
@@ -160,8 +170,7 @@ class Workers:
 
     def ended(self, slug: str, name: str, outcome: str, now_s: float) -> None:
         """Takes in how an attempt at a worker ended: `done`, or the code of its failure."""
-        if (worker := self._known.get(slug, {}).get(name)) is not None:
-            worker.breaker.record(outcome, now_s)
+        self._breaker(slug, name).record(outcome, now_s)
 
     def cached(self, slug: str, prefix: Prefix) -> dict[str, int]:
         """How many tokens of a prompt with these beginnings the workers of a model have computed already."""
@@ -169,11 +178,14 @@ class Workers:
 
     def loads(self, slug: str, now_s: float) -> list[Load]:
         """Every worker of a model that was heard of within the time after which it is gone."""
-        workers = self._known.get(slug, {}).items()
-        return [_load(name, worker, now_s) for name, worker in workers if now_s - worker.heard_s <= self._gone_s]
+        return [
+            _load(name, worker, self._breaker(slug, name), now_s)
+            for name, worker in self._known.get(slug, {}).items()
+            if now_s - worker.heard_s <= self._gone_s
+        ]
 
 
-def _load(name: str, worker: _Worker, now_s: float) -> Load:
+def _load(name: str, worker: _Worker, breaker: Breaker, now_s: float) -> Load:
     status = worker.status
     slots = max(1, status.slots)
     return Load(
@@ -189,9 +201,9 @@ def _load(name: str, worker: _Worker, now_s: float) -> Load:
         context_window=status.context_window,
         token_ms=status.token_ms,
         answer_ms=status.answer_ms,
-        cooling_ms=1000 * worker.breaker.closed_in_s(now_s),
-        breaker=worker.breaker.state(now_s),
-        placed=worker.placed,
+        cooling_ms=1000 * breaker.closed_in_s(now_s),
+        breaker=breaker.state(now_s),
+        sent=worker.count,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from hasten.messages.chat import Turn, needs_of
-from hasten.messages.failure import Code, Failed
+from hasten.messages.failure import Failed
 from hasten.messages.generate import Generate
 from hasten.models import Model
 from hasten.settings import SettingsError
@@ -69,17 +69,15 @@ def with_defaults(request: Generate, defaults: Mapping[str, Any]) -> Generate:
     return msgspec.structs.replace(request, extra=extra, **known)
 
 
-def check_in_time(wait_ms: float, first_ms: float, slot_ms: float, left_ms: float) -> None:
-    """Raises Failed(overloaded) for a request that its deadline would end before its answer; another worker may be
-    quicker, and so is this one once the line has moved on.
+def check_in_time(wait_ms: float, needed_ms: float, left_ms: float) -> None:
+    """Raises Failed(overloaded) for a request whose deadline comes before its end: another worker may be quicker, and
+    so is this one once the line has moved on.
 
-    Who gets a slot at once needs time for the first token only: what is shown until the deadline is worth something,
-    and nobody else waits for the slot. Who waits needs time for a whole answer, or each slot would go to requests that
-    are just about to expire.
+    `needed_ms` of who gets a slot at once is the time to a first token: what is shown until the deadline is worth
+    something, and nobody else waits for the slot. Of who waits, or has waited, it is the time for a whole answer: else
+    all slots would go to requests that are about to expire.
     """
-    needed_ms = wait_ms + (slot_ms if wait_ms > 0 else first_ms)
-    if needed_ms > left_ms:
-        what = "the line is longer" if wait_ms > 0 else "the prompt takes longer"
-        code: Code = "overloaded"
-        later_ms = max(1, round(min(wait_ms, needed_ms - left_ms)))
-        raise Failed(code, f"{what} than the deadline allows", retry_after_ms=later_ms)
+    late_ms = wait_ms + needed_ms - left_ms
+    if late_ms > 0:
+        what = "the line is longer" if wait_ms > 0 else "the answer takes longer"
+        raise Failed("overloaded", f"{what} than the deadline allows", retry_after_ms=max(1, round(late_ms)))

@@ -12,14 +12,15 @@ from hasten.worker.pace import wait_ms
 class Place:
     """One request's place, in the line and then in a slot; `spoken` is set by its holder at the first token.
 
-    `cost_ms` is how long it is expected to hold a slot, `entered` (loop time) since when it does.
+    `waited` says whether it got its slot later than it came; `cost_ms` is how long it is expected to hold a slot,
+    `entered` (loop time) since when it does.
     """
 
     def __init__(self, tenant: str, tokens: int, cost_ms: float) -> None:
         loop = asyncio.get_running_loop()
         self.tenant, self.tokens, self.cost_ms = tenant, tokens, cost_ms
         self.since = self.entered = loop.time()
-        self.spoken = False
+        self.spoken = self.waited = False
         self.turn: asyncio.Future[None] = loop.create_future()
 
 
@@ -95,6 +96,7 @@ class Line:
     async def _wait(self, one: Place, priority: int) -> None:
         waiter = Waiter(one.tenant, one.cost_ms, due_of(one.since, priority), one)
         self._order.add(waiter)
+        one.waited = True
         try:
             await one.turn
         except asyncio.CancelledError:

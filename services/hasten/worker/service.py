@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal
@@ -13,12 +13,13 @@ import nats.errors
 from hasten.bus import Bus
 from hasten.chunks import ChunkWriter, Send
 from hasten.deadline import now_ms
-from hasten.messages.chat import Chunk, Done
+from hasten.messages.chat import Chunk, Done, Note
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.generate import GENERATE, STATUS, Generate, Status
 from hasten.models import Model
 from hasten.service import Call, Service
 from hasten.telemetry import Stopwatch, counter, histogram, logger
+from hasten.worker.confidence import Tally
 from hasten.worker.domain import check, check_in_time, estimate_tokens, find_model, with_defaults
 from hasten.worker.engines import End, Engine, EngineError, engine_class
 from hasten.worker.line import Line, Place
@@ -39,7 +40,15 @@ _crashes = counter("worker_engine_crashes_total", "Times the engine broke and wa
 class Worker:
     """One model on one engine. `make_engine` is called at the start, and again whenever the engine has broken."""
 
-    def __init__(self, settings: Settings, bus: Bus, model: Model, make_engine: Callable[[], Engine]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        bus: Bus,
+        model: Model,
+        make_engine: Callable[[], Engine],
+        table: Sequence[Model] = (),
+    ) -> None:
+        self._table, self._last_defaults = table, model.defaults
         self._settings, self._bus, self._model, self._make_engine = settings, bus, model, make_engine
         self.name = settings.worker or f"w-{secrets.token_hex(4)}"
         self._engine = make_engine()
@@ -68,10 +77,17 @@ class Worker:
         return self._model.name
 
     async def start(self) -> None:
-        """Starts the engine, then hears requests; raises what the engine raises, with the state `down` announced."""
+        """Starts the engine, then hears requests; raises what the engine raises, with the state `down` announced.
+
+        An EngineError means that it can only run later: the worker hears, is `down`, and tries again.
+        """
         self._begin(self._announce_for_ever())
         try:
             await self._engine.start()
+        except EngineError as error:
+            log.warning("%s cannot run yet: %s", self._model.name, error.detail)
+            self._well = False
+            self._reviving = self._begin(self._revive(self._engine))
         except BaseException:
             self._well = False
             await self._announce()
@@ -96,8 +112,9 @@ class Worker:
             raise Failed("overloaded", detail, retry_after_ms=max(1, round(line.share_ms(call.tenant))))
         if pace.claims(_now_ms()):
             tokens = estimate_tokens(request.messages, request.continues)
-            wait, slot = line.wait_ms(call.tenant, request.priority), pace.slot_ms(tokens, request.max_tokens)
-            check_in_time(wait, pace.first_ms(tokens), slot, call.remaining_s() * 1000)
+            wait = line.wait_ms(call.tenant, request.priority)
+            needed = pace.slot_ms(tokens, request.max_tokens) if wait else pace.first_ms(tokens)
+            check_in_time(wait, needed, call.remaining_s() * 1000)
 
     def _check_well(self) -> None:
         if self._well is False:
@@ -112,9 +129,11 @@ class Worker:
             _waited.labels(self._model.name).observe(clock.elapsed_ms() / 1000)
             if call.remaining_s() <= 0:
                 raise Failed("deadline", "the deadline passed in the line")
+            if place.waited and pace.claims(_now_ms()):
+                check_in_time(0.0, pace.slot_ms(tokens, request.max_tokens), call.remaining_s() * 1000)
             self._check_well()
             began = clock.elapsed_ms()
-            done = await self._answer(with_defaults(request, self._model.defaults), call, clock, place)
+            done = await self._answer(with_defaults(request, self._defaults()), call, clock, place)
             held = clock.elapsed_ms() - began
             first, answer = clock.stages.get("first_token", held), done.usage.completion_tokens
             pace.ended(_now_ms(), tokens, first, answer, held)
@@ -123,7 +142,7 @@ class Worker:
         writer = ChunkWriter(_sender(call, place))
         engine, key = self._engine, f"{call.tenant}/{call.request_id}"
         try:
-            done = await self._relay(engine, key, request, writer, clock)
+            done = await self._relay(engine, key, request, writer, clock, call)
         except EngineError as error:
             await writer.flush()
             raise Failed.of(self._failure(error, writer.count)) from None
@@ -138,17 +157,23 @@ class Worker:
         await call.send(done)
         return done
 
-    async def _relay(self, engine: Engine, key: str, request: Generate, writer: ChunkWriter, clock: Stopwatch) -> Done:
-        began, first = clock.elapsed_ms(), 0.0
+    async def _relay(
+        self, engine: Engine, key: str, request: Generate, writer: ChunkWriter, clock: Stopwatch, call: Call
+    ) -> Done:
+        began, first, tally = clock.elapsed_ms(), 0.0, Tally(request.confidence_after)
         async with aclosing(engine.generate(key, request)) as events:
             async for event in events:
                 if isinstance(event, End):
                     await writer.flush()
+                    if (note := tally.note()) is not None:
+                        await _say(call, note)
                     return self._done(event, writer.count, clock, first)
                 if not first:
                     first = clock.elapsed_ms()
                     clock.record("first_token", began)
                     _ttft.labels(self._model.name).observe(first / 1000)
+                if (note := tally.add(event.logprobs)) is not None:
+                    await _say(call, note)
                 await writer.write(event.text, reasoning=event.reasoning, tool_calls=event.tool_calls)
         raise EngineError("incomplete", "the engine ended without a result")
 
@@ -259,10 +284,17 @@ class Worker:
             capabilities=engine.capabilities,
             context_window=self._model.context_window,
             loop_lag_ms=self._lag_ms,
-            cache_tokens=self._model.engine.cache_tokens,
+            cache_tokens=self._model.cache_tokens,
             token_ms=round(self._speed.token_ms, 4),
             answer_ms=round(self._speed.answer_ms, 1),
         )
+
+    def _defaults(self) -> dict[str, Any]:
+        """The sampling options of its row as the table has it now, or had it last."""
+        for row in self._table:
+            if row.slug == self._model.slug:
+                self._last_defaults = row.defaults
+        return self._last_defaults
 
     def _report(self) -> dict[str, Any]:
         return {
@@ -271,6 +303,7 @@ class Worker:
             "engine": self._model.engine.kind,
             "state": self._state,
             "queued": self._line.queued,
+            "generating": self._line.active,
         }
 
     async def drain(self) -> None:
@@ -305,12 +338,16 @@ def _sender(call: Call, place: Place) -> Send:
 
     async def send(chunk: Chunk) -> None:
         place.spoken = True
-        try:
-            await call.send(chunk)
-        except nats.errors.Error as error:
-            raise Failed("disconnected", f"NATS: {type(error).__name__}", retry_after_ms=1000) from None
+        await _say(call, chunk)
 
     return send
+
+
+async def _say(call: Call, event: Chunk | Note) -> None:
+    try:
+        await call.send(event)
+    except nats.errors.Error as error:
+        raise Failed("disconnected", f"NATS: {type(error).__name__}", retry_after_ms=1000) from None
 
 
 def _now_ms() -> float:
@@ -321,8 +358,10 @@ def _crash(error: Exception) -> EngineError:
     return EngineError("upstream", f"the engine broke ({type(error).__name__})", retry_after_ms=1000)
 
 
-def build(settings: Settings, bus: Bus, models: list[Model]) -> Worker:
-    """A worker for the row that the settings name, with the engine of its kind; raises SettingsError."""
+def build(settings: Settings, bus: Bus, models: Sequence[Model]) -> Worker:
+    """A worker for the row that the settings name, with the engine of its kind; raises SettingsError.
+
+    Where the rows of the table change later, it takes their `defaults`; the rest is a matter of its start."""
     model = find_model(settings.model, models)
     kind, data = engine_class(model.engine.kind), Path(settings.data)
-    return Worker(settings, bus, model, lambda: kind.from_config(model, data))
+    return Worker(settings, bus, model, lambda: kind.from_config(model, data), models)

@@ -224,7 +224,8 @@ class Chunk(Reply, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Note(Reply, frozen=True, kw_only=True, omit_defaults=True):
-    """Something about the answer rather than of it. `kind`: cache, route, sources, compress, verification."""
+    """Something about the answer rather than of it. `kind`: cache, route, hedge, cascade, sources, compress,
+    verification."""
 
     kind: str
     data: dict[str, Any]
@@ -277,7 +278,7 @@ CANCEL = Topic(
 
 
 class Finished(Body, frozen=True, kw_only=True, omit_defaults=True):
-    """A request has ended; the source of latency windows and dashboards. It holds neither prompt nor answer.
+    """A request has ended; the source of dashboards. It holds neither prompt nor answer. (Speeds: see Attempted.)
 
     `source` and `seq` number the events of one orchestrator from 1, so that a listener sees a gap.
     `outcome` is `done` or the code of the failure. `ttft_ms` is of the worker when `cache` is miss. `reason` says why

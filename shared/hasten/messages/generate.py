@@ -10,7 +10,8 @@ class Generate(Body, frozen=True, kw_only=True, omit_defaults=True):
     """Asks a worker to generate; it answers with the same stream as a chat.
 
     `continues` is the beginning of the answer that has already been shown: the engine goes on from there, and a
-    worker whose engine cannot says `unsupported`. The tenant is in the Hasten-Tenant header.
+    worker whose engine cannot says `unsupported`. `confidence_after` asks how probable the tokens were, once there are
+    so many and again at the end; 0 does not ask. The tenant is in the Hasten-Tenant header.
     """
 
     messages: list[Turn]
@@ -28,7 +29,20 @@ class Generate(Body, frozen=True, kw_only=True, omit_defaults=True):
     response_format: dict[str, Any] | None = None
     continues: str = ""
     priority: int = 0
+    confidence_after: int = 0
     extra: dict[str, Any] = {}
+
+
+CONFIDENCE = "confidence"
+"""The kind of the note whose data is a Confidence."""
+
+
+class Confidence(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """How probable an answer's tokens were to its model: natural logarithms, the mean and the least of `tokens`."""
+
+    tokens: int
+    mean_logprob: float
+    min_logprob: float
 
 
 GENERATE = Topic(

@@ -12,8 +12,11 @@ class Route(Body, frozen=True, kw_only=True, omit_defaults=True):
     `model` is the public name asked for (`auto` leaves the choice). `needs` are capabilities (tools, json, vision,
     logprobs …) the model must have. `prompt_tokens` is an estimate before compression and `max_tokens` what may be
     generated. `latency_budget_ms` is the time left for the first token. `exclude` names workers that have just failed.
+    `request_id` is that of the request: what it failed at before, under this id, is avoided where there is a choice.
     `prefix` are hashes of ever longer beginnings of the prompt, shortest first, with the tokens of each: workers keep
     what they have computed, and prompts of a tenant that begin alike have the same hashes.
+    `spare` asks for a worker with a free slot, for work that is not worth waiting for or making others wait. `above`
+    names a model whose answer was not good enough: only models of more quality are wanted.
     """
 
     text: str
@@ -25,7 +28,10 @@ class Route(Body, frozen=True, kw_only=True, omit_defaults=True):
     turns: int = 1
     latency_budget_ms: float | None = None
     exclude: list[str] = []
+    request_id: str = ""
     prefix: dict[str, int] = {}
+    spare: bool = False
+    above: str = ""
 
 
 class Routed(Reply, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,7 +81,8 @@ class Models(Body, frozen=True, kw_only=True, omit_defaults=True):
 class WorkerInfo(Body, frozen=True, kw_only=True, omit_defaults=True):
     """A worker by its own last word: whether it takes requests, its slots, the requests in them and in line
     (`in_flight`), those in line alone (`waiting`), and how long the oldest without a token has waited. For another
-    `cooling_ms` it gets no request, because its last ones have failed."""
+    `cooling_ms` it gets no request, because its last ones have failed; `breaker` is closed, open or half_open. `sent`
+    counts the requests that all routers have sent there. `token_ms` and `answer_ms` are as in Status."""
 
     name: str
     ready: bool = True
@@ -84,6 +91,10 @@ class WorkerInfo(Body, frozen=True, kw_only=True, omit_defaults=True):
     waiting: int = 0
     oldest_ms: float = 0.0
     cooling_ms: float = 0.0
+    breaker: str = "closed"
+    sent: int = 0
+    token_ms: float = 0.0
+    answer_ms: float = 0.0
 
 
 class ModelInfo(Body, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,8 +102,8 @@ class ModelInfo(Body, frozen=True, kw_only=True, omit_defaults=True):
 
     First-token times and `error_rate`, the share of attempts that were faults, are those of the last minutes, the
     newest weighing most; `samples` is how many first tokens there were and `age_s` how old the newest attempt is.
-    `breaker` is closed, partly open or open: whether all, some or none of the workers that are ready get requests.
-    `workers` counts these; `each` lists every worker.
+    `breaker` is that of all the workers that are ready (closed, open or half_open), or else `partly open`. `workers`
+    counts these; `each` lists every worker.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""The engines by their kind: `llama` in process, `openai` for any compatible server, `sim` for the simulator.
+"""The engines by their kind: `llama` in process, `openai` for any compatible server, `sim` for the simulator,
+`vllm` in process.
 
 A package of a third party adds a kind in its entry-point group `hasten.engines`. One is imported only when a row of the
 model table asks for it.
@@ -15,6 +16,7 @@ KINDS = {
     "llama": "hasten.worker.engines.llama:LlamaEngine",
     "openai": "hasten.worker.engines.openai:OpenAIEngine",
     "sim": "hasten.worker.engines.sim:SimEngine",
+    "vllm": "hasten.worker.engines.vllm:VLLMEngine",
 }
 
 

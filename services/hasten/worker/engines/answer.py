@@ -49,8 +49,15 @@ def _delta_of(choice: dict[str, Any]) -> Delta | None:
         text=_text(piece.get("content")),
         reasoning=_text(piece.get("reasoning_content") or piece.get("reasoning")),
         tool_calls=piece.get("tool_calls") or None,
+        logprobs=_logprobs(choice.get("logprobs")),
     )
-    return made if made.text or made.reasoning or made.tool_calls else None
+    return made if made.text or made.reasoning or made.tool_calls or made.logprobs else None
+
+
+def _logprobs(plain: Any) -> list[float]:
+    tokens = plain.get("content") if isinstance(plain, dict) else None
+    found = [token.get("logprob") for token in tokens or () if isinstance(token, dict)]
+    return [float(one) for one in found if isinstance(one, int | float)]
 
 
 def _text(value: Any) -> str:

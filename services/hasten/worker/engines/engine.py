@@ -13,11 +13,16 @@ from hasten.models import Model
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of the answer, as soon as the engine has it. Text never ends inside a character."""
+    """A piece of the answer, as soon as the engine has it. Text never ends inside a character.
+
+    `logprobs` are the natural logarithms of how probable its tokens were, where the request has `confidence_after` and
+    the engine knows.
+    """
 
     text: str = ""
     reasoning: str = ""
     tool_calls: list[dict[str, Any]] | None = None
+    logprobs: list[float] = []
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +43,12 @@ class EngineError(Exception):
         super().__init__(f"{code}: {detail}")
         self.code: Code = code
         self.detail, self.retry_after_ms, self.param = detail, retry_after_ms, param
+
+
+def tenant_of(request_id: str) -> str:
+    """The tenant in the id of a generation (`tenant/id`), empty when there is none."""
+    tenant, found, _ = request_id.partition("/")
+    return tenant if found else ""
 
 
 class Engine(Protocol):
@@ -64,11 +75,13 @@ class Engine(Protocol):
         """An engine for this row of the model table that has not started; raises SettingsError for a bad row."""
 
     async def start(self) -> None:
-        """Loads the model; returns when it can generate. Raises one sentence when it cannot."""
+        """Loads the model; returns when it can generate. Raises one sentence when it cannot, EngineError when it is
+        worth trying again."""
 
     def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
         """Yields deltas and one End, or raises EngineError; closing the iterator early is an abort.
 
+        `request_id` is the tenant, a slash and the caller's id: no two of them run here at once.
         `max_tokens` and the usage count what is generated now, not what `continues` brings.
         """
 

@@ -8,20 +8,28 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Self
 
+import httpx
+import msgspec
+
 from hasten.messages.generate import Generate
 from hasten.models import Model
 from hasten.settings import SettingsError
-from hasten.weights import FETCH, WeightsMissing, folder
+from hasten.telemetry import logger
+from hasten.weights import FETCH, WeightsMissing, folder, requantized
+from hasten.worker.engines import form
 from hasten.worker.engines.answer import Answer
 from hasten.worker.engines.body import chat_body
-from hasten.worker.engines.engine import Delta, End, EngineError
+from hasten.worker.engines.engine import Delta, End, EngineError, tenant_of
 from hasten.worker.engines.flow import Flow, relay
+from hasten.worker.engines.slots import Hold, Slots
 
-BATCH = 64
-"""Prompt tokens per step. Between steps others get their tokens and an abort takes effect: one core needs about 170 ms
-for this many with the embedded model, and 8% less in all for steps of 2,048 (5 s in which nobody else gets a token)."""
-PROMPT_CACHE_MIB = 256
-"""Memory for prompts that have lost their slot."""
+log = logger("worker")
+TILE = 64
+"""llama.cpp's flash attention takes so many rows at once: with smaller steps it computes prompts a tenth slower than
+plain attention, with these a tenth faster."""
+NGRAM = 4
+"""So many tokens must have been said before for what followed them to be guessed again."""
+_TYPES = {"f16": "GGML_TYPE_F16", "q8_0": "GGML_TYPE_Q8_0", "q4_0": "GGML_TYPE_Q4_0"}
 SAMPLING = frozenset(
     {
         "chat_template_kwargs",
@@ -53,16 +61,23 @@ SAMPLING = frozenset(
 
 
 class LlamaEngine:
-    """A GGUF model with as many slots as the row says, each with a whole context window and its own prefix cache."""
+    """A GGUF model with as many slots as the row says, each with a whole context window and its own prefix cache.
+
+    llama.cpp's store for prompts that have lost their slot stays off: it is one for all tenants. So do the ways to
+    guess tokens that learn across requests.
+    """
 
     continues = True
 
-    def __init__(self, model: Model, path: Path) -> None:
-        self._model, self._path = model, path
+    def __init__(self, model: Model, path: Path, draft: Path | None = None) -> None:
+        self._model, self._path, self._draft = model, path, draft
+        self._config = model.engine
         self.slots = model.engine.slots
         self.capabilities = sorted({"json"} | ({"tools"} & set(model.capabilities)))
         self._server: Any = None
+        self._key = secrets.token_hex(16)
         self._pool = ThreadPoolExecutor(2 * self.slots, thread_name_prefix="llama")
+        self._places = Slots(self.slots)
         self._flows: dict[str, Flow] = {}
         self._running: set[Future[None]] = set()
 
@@ -71,24 +86,35 @@ class LlamaEngine:
         """An engine for the file `path` in the data folder's models/ (or an absolute path)."""
         if not model.engine.path:
             raise SettingsError(f"the model {model.name} needs a path to a GGUF file")
-        return cls(model, folder(data) / model.engine.path)
+        if (model.engine.llama_speculative == "draft") != bool(model.engine.llama_draft):
+            raise SettingsError(
+                f'the model {model.name} needs both llama_speculative = "draft" and llama_draft, a GGUF file'
+            )
+        models, draft = folder(data), model.engine.llama_draft
+        return cls(model, models / model.engine.path, models / draft if draft else None)
 
     async def start(self) -> None:
-        """Loads the file, about half a second; raises WeightsMissing, ImportError or SettingsError in one sentence."""
+        """Loads the file, about half a second; ten seconds more where it is made in another precision first.
+
+        Raises WeightsMissing, ImportError or SettingsError in one sentence.
+        """
         await asyncio.get_running_loop().run_in_executor(self._pool, self._load)
 
     def _load(self) -> None:
-        if not self._path.is_file():
-            raise WeightsMissing(f"the model file {self._path} is missing: {FETCH}")
+        for path in (self._path, self._draft):
+            if path is not None and not path.is_file():
+                raise WeightsMissing(f"the model file {path} is missing: {FETCH}")
         try:
             import xllamacpp
         except ImportError:
             raise ImportError("the engine llama needs `pip install 'hasten[embedded]'`") from None
+        path = requantized(self._path, self._config.llama_quantization, log.info)
         try:
-            server = xllamacpp.Server(self._params(xllamacpp.CommonParams()))
+            server = xllamacpp.Server(self._params(xllamacpp, path))
         except RuntimeError:
-            raise SettingsError(f"llama.cpp cannot load {self._path}") from None
+            raise SettingsError(f"llama.cpp cannot load {path}") from None
         self._warm_up(server)
+        self._check_window(server)
         self._server = server
 
     def _warm_up(self, server: Any) -> None:
@@ -97,26 +123,54 @@ class LlamaEngine:
         with suppress(Exception):
             server.handle_chat_completions(body, lambda _: False)
 
-    def _params(self, params: Any) -> Any:
-        engine = self._model.engine
-        params.model.path = str(self._path)
+    def _check_window(self, server: Any) -> None:
+        """A slot has no more tokens than the model was trained for, whatever it was asked to have."""
+        headers = {"Authorization": f"Bearer {self._key}"}
+        with httpx.Client(trust_env=False, timeout=60, headers=headers) as client:
+            most = client.get(f"{server.listening_address}/props").json()["default_generation_settings"]["n_ctx"]
+        if most < self._model.context_window:
+            raise SettingsError(f"the model {self._model.name} can have a context_window of {most} tokens at most")
+
+    def _params(self, xllamacpp: Any, path: Path) -> Any:
+        engine, params = self._config, xllamacpp.CommonParams()
+        params.model.path = str(path)
         params.n_parallel = self.slots
         params.n_ctx = self._model.context_window * self.slots
-        params.n_batch = params.n_ubatch = BATCH
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = engine.threads
-        params.cache_ram_mib = PROMPT_CACHE_MIB
+        params.n_batch = params.n_ubatch = engine.llama_batch
+        params.cont_batching = engine.llama_continuous_batching
+        params.cpuparams.n_threads = engine.threads
+        params.cpuparams_batch.n_threads = engine.llama_prefill_threads or engine.threads
+        params.cache_type_k = params.cache_type_v = getattr(xllamacpp.ggml_type, _TYPES[engine.llama_cache_type])
+        if engine.llama_batch < TILE and engine.llama_cache_type == "f16":
+            params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        self._speculate(xllamacpp, params.speculative)
+        params.cache_ram_mib = 0
         params.hostnames, params.port = ["127.0.0.1"], 0
-        params.api_keys = [secrets.token_hex(16)]
+        params.api_keys = [self._key]
         params.ui = params.endpoint_slots = False
         params.verbosity = -1
         return params
+
+    def _speculate(self, xllamacpp: Any, speculative: Any) -> None:
+        engine, kinds = self._config, xllamacpp.common_speculative_type
+        if engine.llama_speculative == "ngram":
+            speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
+            speculative.ngram_simple.size_n = NGRAM
+            speculative.ngram_simple.size_m = engine.llama_draft_tokens
+        elif engine.llama_speculative == "draft":
+            speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
+            speculative.draft.mparams.path = str(self._draft)
+            speculative.draft.n_max = engine.llama_draft_tokens
+            for threads in (speculative.draft.cpuparams, speculative.draft.cpuparams_batch):
+                threads.n_threads = engine.threads
 
     async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
         """Yields llama.cpp's deltas; it never cuts a character."""
         if self._server is None:
             raise EngineError("unavailable", "the engine is not running", retry_after_ms=1000)
-        flow = self._flows[request_id] = Flow()
-        self._submit(self._body(request), flow)
+        body, flow = self._body(request), Flow()
+        self._flows[request_id] = flow
+        self._submit(tenant_of(request_id), body, flow)
         try:
             async with aclosing(relay(flow, Answer(may_be_empty=True))) as events:
                 async for event in events:
@@ -125,6 +179,7 @@ class LlamaEngine:
             self._flows.pop(request_id, None)
 
     def _body(self, request: Generate) -> dict[str, Any]:
+        form.check(request)
         body = chat_body(request)
         for message in body["messages"]:
             message["role"] = "system" if message["role"] == "developer" else message["role"]
@@ -133,21 +188,32 @@ class LlamaEngine:
                 del body[name]
         return {**body, "return_progress": True}
 
-    def _submit(self, body: dict[str, Any], flow: Flow) -> None:
-        running = self._pool.submit(self._run, body, flow)
+    def _submit(self, tenant: str, body: dict[str, Any], flow: Flow) -> None:
+        running = self._pool.submit(self._run, tenant, body, flow)
         self._running.add(running)
         running.add_done_callback(self._running.discard)
 
-    def _run(self, body: dict[str, Any], flow: Flow) -> None:
-        if flow.stopped:
-            return
+    def _run(self, tenant: str, body: dict[str, Any], flow: Flow) -> None:
+        with self._places.hold(tenant, _prompt(body)) as held:
+            if not flow.stopped:
+                self._compute(body, flow, held)
+        flow.end()
+
+    def _compute(self, body: dict[str, Any], flow: Flow, held: Hold) -> None:
+        def put(plain: Any) -> bool:
+            if "error" not in plain:
+                held.began()
+            return flow.put(plain)
+
+        place = {"id_slot": held.at, "cache_prompt": held.reuses and self._config.llama_prefix_cache}
         try:
-            self._server.handle_chat_completions(body, flow.put)
+            self._server.handle_chat_completions({**body, **place}, put)
         except ValueError:
             flow.put(EngineError("bad_request", "llama.cpp refused the request"))
+        except RecursionError:
+            flow.put(EngineError("bad_request", "the request is nested too deeply"))
         except Exception as error:
             flow.put(EngineError("upstream", f"llama.cpp failed ({type(error).__name__})"))
-        flow.end()
 
     async def abort(self, request_id: str) -> None:
         """Stops a generation; its slot is free after the step that is being computed."""
@@ -168,3 +234,8 @@ class LlamaEngine:
     def _shut_down(self) -> None:
         self._pool.shutdown(wait=True)
         self._server = None
+
+
+def _prompt(body: dict[str, Any]) -> bytes:
+    """What is computed first, in order: the tools, then the turns."""
+    return b"".join(map(msgspec.json.encode, [body.get("tools", ""), *body["messages"]]))

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import math
 import os
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
@@ -14,27 +16,32 @@ import msgspec
 from hasten.messages.generate import Generate
 from hasten.models import Model
 from hasten.settings import SettingsError
+from hasten.telemetry import logger
 from hasten.worker.engines.answer import Answer
 from hasten.worker.engines.body import chat_body
 from hasten.worker.engines.engine import Delta, End, EngineError
 from hasten.worker.engines.flow import Flow, relay
-from hasten.worker.engines.refusal import refusal
+from hasten.worker.engines.lane import FRESH, LaneTransport
+from hasten.worker.engines.refusal import refusal, retry_after_ms, trouble
 from hasten.worker.engines.secret import SecretTransport, split_url
 from hasten.worker.engines.sse import BadStream, EventParser, objects
 
+log = logger("worker")
 DROPPED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
 """How a kept connection shows that the server has closed it meanwhile."""
+PAUSES = (429, 503)
+"""Statuses whose Retry-After holds for whoever comes next as well."""
 KEPT_S = 20.0
 LEFT_S = 1.0
 """How long a body may go on after its last event before its connection is given up."""
 
 
 class OpenAIEngine:
-    """One model of a server, over a pool of kept connections (HTTP/2 where the server has it).
+    """One model of a server, over kept connections (HTTP/2 where the server has it), each for one exchange at a time.
 
     Each exchange is a task of its own that is cancelled at most once and cleans up after itself, however often and
-    whenever its reader is cancelled, so no connection is left behind. The pool has no limit: the worker asks for no
-    more than `slots` at once, and waiting for a connection is where pools lose them.
+    whenever its reader is cancelled, so no connection is left behind. There is no limit: the worker asks for no more
+    than `slots` at once, and waiting for a connection is where pools lose them.
     """
 
     def __init__(self, model: Model) -> None:
@@ -44,6 +51,8 @@ class OpenAIEngine:
         self.capabilities = [name for name in model.capabilities if name in ("tools", "json", "vision")]
         self._client: httpx.AsyncClient | None = None
         self._limit_name = "max_tokens"
+        self._free_at = 0.0
+        """When the server wants to be asked again, on the loop's clock."""
         self._flows: dict[str, Flow] = {}
         self._exchanges: set[asyncio.Task[None]] = set()
 
@@ -55,20 +64,50 @@ class OpenAIEngine:
         return cls(model)
 
     async def start(self) -> None:
-        """Opens the pool; the server is asked with the first request. Raises SettingsError for a missing key."""
+        """Opens a connection and asks which models there are.
+
+        Raises SettingsError for a missing key or certificate, and EngineError(unavailable) while nobody answers.
+        """
         try:
             url, query, auth = split_url(self._config.url)
         except ValueError:
             raise SettingsError(f"the url of the model {self._model.name} is not an address") from None
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=self.slots, keepalive_expiry=KEPT_S)
+        limits = httpx.Limits(max_connections=None, keepalive_expiry=KEPT_S)
+        trusted = self._trusted()
+        lanes = LaneTransport(lambda: httpx.AsyncHTTPTransport(verify=trusted, http2=True, limits=limits), KEPT_S)
         self._client = httpx.AsyncClient(
             base_url=url,
-            transport=SecretTransport(httpx.AsyncHTTPTransport(http2=True, limits=limits), query),
+            transport=SecretTransport(lanes, query),
             auth=auth,
             headers=self._headers(),
             timeout=httpx.Timeout(None, connect=self._config.connect_timeout_s),
             trust_env=False,
         )
+        await self._warm_up(self._client)
+
+    def _trusted(self) -> ssl.SSLContext:
+        try:
+            if not self._config.ca_file:
+                return httpx.create_ssl_context(trust_env=False)
+            return ssl.create_default_context(cafile=self._config.ca_file)
+        except (OSError, ssl.SSLError):
+            where = f"the ca_file of the model {self._model.name}"
+            raise SettingsError(f"{where} is no file with certificates: {self._config.ca_file}") from None
+
+    async def _warm_up(self, client: httpx.AsyncClient) -> None:
+        """The first caller finds an open connection. Whatever the server says of models, it is there; but 503 is what
+        one says that is still loading."""
+        try:
+            async with asyncio.timeout(2 * self._config.connect_timeout_s):
+                response = await client.get("models")
+        except TimeoutError:
+            raise EngineError("unavailable", "the model server does not answer", retry_after_ms=1000) from None
+        except httpx.HTTPError as error:
+            raise EngineError("unavailable", str(trouble(error)), retry_after_ms=1000) from None
+        if response.status_code == 503:
+            raise EngineError("unavailable", "the model server is not ready", retry_after_ms=1000)
+        if response.status_code in (401, 403):
+            log.warning("the server of %s refuses its key (status %d)", self._model.name, response.status_code)
 
     def _headers(self) -> dict[str, str]:
         headers, name = {"Content-Type": "application/json", "Accept": "text/event-stream"}, self._config.api_key_env
@@ -82,6 +121,9 @@ class OpenAIEngine:
         """Relays the server's deltas. An end without a finish reason, and a stop without a word, are failures."""
         if self._client is None:
             raise EngineError("unavailable", "the engine is not running", retry_after_ms=1000)
+        if (left := self._free_at - asyncio.get_running_loop().time()) > 0:
+            detail = "the model server has asked for a pause"
+            raise EngineError("overloaded", detail, retry_after_ms=math.ceil(1000 * left))
         flow = self._flows[request_id] = Flow()
         exchange = asyncio.get_running_loop().create_task(self._exchange(self._client, request, flow))
         flow.on_stop = exchange.cancel
@@ -101,15 +143,8 @@ class OpenAIEngine:
         try:
             async with AsyncExitStack() as stack:
                 await _put_objects(await self._open(client, request, stack), flow)
-        except EngineError as error:
-            flow.put(error)
-        except BadStream as error:
-            flow.put(EngineError("upstream", str(error)))
-        except httpx.HTTPError as error:
-            detail = f"the connection to the model server failed ({type(error).__name__})"
-            flow.put(EngineError("upstream", detail, retry_after_ms=1000))
         except Exception as error:
-            flow.put(error)
+            flow.put(trouble(error))
 
     async def _open(self, client: httpx.AsyncClient, request: Generate, stack: AsyncExitStack) -> httpx.Response:
         """The response, once its status is known to be good."""
@@ -121,28 +156,40 @@ class OpenAIEngine:
         if limit_name == "max_tokens" and _wants_other_limit(error):
             self._limit_name = "max_completion_tokens"
             return await self._open(client, request, stack)
+        if response.status_code in PAUSES and (pause_ms := retry_after_ms(response.headers, error)):
+            self._free_at = asyncio.get_running_loop().time() + pause_ms / 1000
         raise refusal(error, response.status_code, response.headers)
 
     async def _post(
         self, client: httpx.AsyncClient, request: Generate, limit_name: str, stack: AsyncExitStack
     ) -> httpx.Response:
-        """Sends the request, twice when a kept connection turns out to be dead: no byte has come back then."""
+        """Sends the request, once more and on a new connection when the kept one turns out to be dead: no byte has come
+        back then."""
         raw = msgspec.json.encode(self._body(request, limit_name))
+
+        def post(*, fresh: bool) -> contextlib.AbstractAsyncContextManager[httpx.Response]:
+            return client.stream("POST", "chat/completions", content=raw, extensions={FRESH: fresh})
+
         try:
-            return await stack.enter_async_context(client.stream("POST", "chat/completions", content=raw))
+            return await stack.enter_async_context(post(fresh=False))
         except DROPPED:
-            return await stack.enter_async_context(client.stream("POST", "chat/completions", content=raw))
+            return await stack.enter_async_context(post(fresh=True))
 
     def _body(self, request: Generate, limit_name: str) -> dict[str, Any]:
+        """A limit that the window does not allow anyway is none, and servers refuse some of that size."""
         body = chat_body(request)
         body["model"] = self._config.upstream_model or self._model.name
-        body[limit_name] = body.pop("max_tokens")
+        limit = body.pop("max_tokens")
+        if limit < self._model.context_window:
+            body[limit_name] = limit
+        if "logprobs" not in self._model.capabilities:
+            body = {name: value for name, value in body.items() if name not in ("logprobs", "top_logprobs")}
         if request.continues:
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         return body
 
     async def abort(self, request_id: str) -> None:
-        """Closes the connection (or HTTP/2 stream) of a generation, which tells the server to stop."""
+        """Closes the connection of a generation, which tells the server to stop."""
         if flow := self._flows.get(request_id):
             flow.stop()
 

@@ -12,6 +12,7 @@ from hasten.messages.generate import Generate
 from hasten.models import Model
 from hasten.worker.engines.engine import Delta, End, EngineError
 from hasten.worker.engines.prefix_cache import BLOCK, PrefixCache, blocks_of, decode_s, prefill_s
+from hasten.worker.engines.tail import Tail
 
 SHORTEST, LONGEST = 24, 72
 """Words of an answer when none is set."""
@@ -58,7 +59,8 @@ class SimEngine:
         self._config, self._window = model.engine, model.context_window
         self.slots = model.engine.slots
         self.capabilities: list[str] = []
-        self._cache = PrefixCache(model.engine.cache_tokens // BLOCK)
+        self._cache = PrefixCache(model.cache_tokens // BLOCK)
+        self._tail = Tail(model.engine)
         self._running: dict[str, asyncio.Event] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -93,13 +95,14 @@ class SimEngine:
         left = after(until_stop(answer_tokens(request, config.sim_answer), request.stop), request.continues)
         blocks = blocks_of(prompt) if config.sim_prefix_cache else []
         cached = min(BLOCK * self._cache.known(blocks), len(prompt) - 1)
-        due = asyncio.get_running_loop().time() + prefill_s(config, len(prompt), cached)
+        usual_s = prefill_s(config, len(prompt), cached)
+        due = asyncio.get_running_loop().time() + self._tail.first_token_s(usual_s)
         await _until(due, stopped)
         self._cache.remember(blocks)
         for token in left[: request.max_tokens]:
             await _until(due, stopped)
             self.generated += 1
-            yield Delta(text=token)
+            yield Delta(text=token, logprobs=[config.sim_logprob] if request.confidence_after else [])
             due += decode_s(config, 1)
         said = min(len(left), request.max_tokens)
         usage = Usage(prompt_tokens=len(prompt), completion_tokens=said, cached_tokens=cached)

@@ -1,0 +1,67 @@
+"""What vLLM generates as the objects of OpenAI's stream: text, tool calls, an end and usage."""
+
+from typing import Any, Protocol
+
+from hasten.worker.engines.engine import EngineError
+
+ENDS = ("stop", "length")
+"""What vLLM calls a finish; anything else is none."""
+
+
+class Reader(Protocol):
+    """Makes deltas of a piece of text and its tokens; `calls` says whether there were tool calls among them."""
+
+    calls: bool
+
+    def read(self, text: str, tokens: list[int]) -> list[dict[str, Any]]:
+        """The deltas that this piece completes."""
+
+    def finish(self) -> list[dict[str, Any]]:
+        """What is left when the text has ended."""
+
+
+class Output:
+    """Follows one generation of a prompt of `prompt_tokens`."""
+
+    def __init__(self, prompt_tokens: int, reader: Reader) -> None:
+        self._prompt_tokens, self._reader = prompt_tokens, reader
+        self._tokens = 0
+
+    def take(self, output: Any) -> list[dict[str, Any]]:
+        """The objects for one RequestOutput of kind DELTA; raises EngineError for an end that is none."""
+        (piece,) = output.outputs
+        self._tokens += len(piece.token_ids)
+        deltas = self._reader.read(piece.text, list(piece.token_ids))
+        if piece.finish_reason is None:
+            return [_object(delta) for delta in deltas]
+        if piece.finish_reason not in ENDS:
+            raise EngineError("upstream", f"vLLM ended the generation ({piece.finish_reason})", retry_after_ms=1000)
+        deltas += self._reader.finish()
+        reason = "tool_calls" if self._reader.calls and piece.finish_reason == "stop" else piece.finish_reason
+        return [*(_object(delta) for delta in deltas), _object({}, reason) | {"usage": self._usage(output)}]
+
+    def _usage(self, output: Any) -> dict[str, Any]:
+        cached = {"cached_tokens": output.num_cached_tokens or 0}
+        return {
+            "prompt_tokens": self._prompt_tokens,
+            "completion_tokens": self._tokens,
+            "prompt_tokens_details": cached,
+        }
+
+
+def _object(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+
+
+class TextReader:
+    """All of it is text."""
+
+    calls = False
+
+    def read(self, text: str, tokens: list[int]) -> list[dict[str, Any]]:
+        """The text as it is."""
+        return [{"content": text}] if text else []
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Nothing is held back."""
+        return []

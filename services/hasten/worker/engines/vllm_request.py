@@ -1,0 +1,112 @@
+"""A request in the words of vLLM: pure, so that it can be tried without vLLM."""
+
+from typing import Any
+
+from hasten.messages.chat import Turn
+from hasten.messages.generate import Generate
+from hasten.worker.engines.engine import EngineError
+
+_OPTIONS = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty")
+SAMPLING = frozenset(
+    {
+        "allowed_token_ids",
+        "bad_words",
+        "ignore_eos",
+        "logit_bias",
+        "min_p",
+        "min_tokens",
+        "repetition_penalty",
+        "stop_token_ids",
+        "structured_outputs",
+        "top_k",
+    }
+)
+"""The options of vLLM that a request may set; the others would steer the engine."""
+
+
+def chat(request: Generate) -> dict[str, Any]:
+    """What a chat template gets: the conversation, the tools if they may be used, and what it is asked beyond that."""
+    asked = request.extra.get("chat_template_kwargs")
+    tools = None if request.tool_choice == "none" else request.tools
+    return {**(asked if isinstance(asked, dict) else {}), "conversation": _turns(request.messages), "tools": tools}
+
+
+def _turns(turns: list[Turn]) -> list[dict[str, Any]]:
+    """Plain messages; `developer` is a system turn to every template."""
+    return [_turn(turn) for turn in turns]
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    plain: dict[str, Any] = {"role": "system" if turn.role == "developer" else turn.role, "content": turn.text}
+    for name in ("name", "tool_calls", "tool_call_id"):
+        if (value := getattr(turn, name)) is not None:
+            plain[name] = value
+    return plain
+
+
+def sampling(request: Generate, room: int) -> dict[str, Any]:
+    """The arguments of SamplingParams with `room` tokens left in the window; raises EngineError(bad_request).
+
+    `structured_outputs` is a plain object still. A request's own fields win over `extra`.
+    """
+    options = {name: value for name in _OPTIONS if (value := getattr(request, name)) is not None}
+    extra = {name: value for name, value in request.extra.items() if name in SAMPLING}
+    if isinstance(bias := extra.get("logit_bias"), dict):
+        extra["logit_bias"] = {int(token): weight for token, weight in bias.items()}
+    form = _form(request)
+    return {
+        **extra,
+        **options,
+        **({"structured_outputs": form} if form else {}),
+        "stop": request.stop,
+        "max_tokens": min(request.max_tokens, room),
+        "n": 1,
+    }
+
+
+def _form(request: Generate) -> dict[str, Any] | None:
+    """What the text must look like: forced tool calls first, then the response format."""
+    if request.tools and request.tool_choice not in (None, "auto", "none"):
+        return {"json": forced(request)}
+    form = request.response_format or {}
+    match form.get("type", "text"):
+        case "text":
+            return None
+        case "json_object":
+            return {"json_object": True}
+        case "json_schema":
+            return {"json": (form.get("json_schema") or {}).get("schema") or {"type": "object"}}
+    raise EngineError(
+        "bad_request", "response_format must be text, json_object or json_schema", param="response_format"
+    )
+
+
+def named(request: Generate) -> str | None:
+    """The function that `tool_choice` names, None for anything else."""
+    choice = request.tool_choice
+    return (choice.get("function") or {}).get("name") if isinstance(choice, dict) else None
+
+
+def forced(request: Generate) -> dict[str, Any]:
+    """The schema of what a forced tool call must write: the arguments of the one that is named, or a list of calls."""
+    functions = [tool.get("function") or {} for tool in request.tools or []]
+    if (name := named(request)) is not None:
+        for function in functions:
+            if function.get("name") == name:
+                return _parameters(function)
+        raise EngineError("bad_request", "tool_choice names a tool that is not in tools", param="tool_choice")
+    if request.tool_choice != "required":
+        raise EngineError("bad_request", "tool_choice must be auto, none, required or a function", param="tool_choice")
+    calls = [
+        {
+            "type": "object",
+            "properties": {"name": {"enum": [function.get("name")]}, "parameters": _parameters(function)},
+            "required": ["name", "parameters"],
+        }
+        for function in functions
+    ]
+    return {"type": "array", "minItems": 1, "items": {"anyOf": calls}}
+
+
+def _parameters(function: dict[str, Any]) -> dict[str, Any]:
+    return function.get("parameters") or {"type": "object", "properties": {}}
