@@ -19,7 +19,7 @@ from hasten.topics import random_id
 
 SILENCE_S = 1.5
 """An orchestrator that is silent for longer is lost: it pings every half second."""
-RESUME_S = 8.0
+RESUME_S = 15.0
 """How long a lost answer is asked for, while there is a connection, before its end is a failure."""
 PAUSE_S = 0.1
 FIRST_S, LATER_S = 0.5, 1.0
