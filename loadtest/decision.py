@@ -16,7 +16,7 @@ from hasten.bench.figures import percentile
 from hasten.messages.attempt import Attempted
 from hasten.messages.generate import Status
 from hasten.messages.route import Route
-from hasten.models import Model
+from hasten.models import Model, ModelTable
 from hasten.router.decision import decide
 from hasten.router.knowledge import Knowledge
 from hasten.router.settings import Settings
@@ -41,7 +41,7 @@ def knowledge(models: int, workers: int, now_s: float, unix_s: float) -> Knowled
         Model(name=f"m{at}", slug=f"m{at}", quality=at / models, cost_per_1k_completion=at + 1.0)
         for at in range(models)
     ]
-    made = Knowledge(table, Settings())
+    made = Knowledge(ModelTable(table), Settings())
     for model in table:
         for at in range(workers):
             status = Status(seq=1, started_ms=1, state="ready", engine="sim", model=model.name, slots=8, queue_limit=9)

@@ -51,7 +51,8 @@ def _say(found: Report | list[RealRow], as_json: bool) -> None:
 
 def _show(found: Report) -> None:
     print(f"{found.requests} requests, {found.workers} workers; one cache without bounds: {found.ceiling:.1%}")
-    for title in ("compared", "caches", "routers", "slower", "tuned"):
+    print(f"on the whole trace: {found.whole_ceiling:.1%}")
+    for title in ("compared", "whole", "caches", "routers", "slower", "tuned"):
         print(f"\n| {title} | load | cached blocks | TTFT P50 | P95 | P99 | busiest | first worker |")
         print("|---|---:|---:|---:|---:|---:|---:|---:|")
         for row in getattr(found, title):

@@ -27,9 +27,9 @@ from loadtest.affinity.trace import BLOCK, Asked
 from loadtest.staleness.fleet import Member
 
 TENANT = "loadtest"
-REQUESTS = 600
+REQUESTS = 400
 LOAD = 0.8
-SHORTER, FASTER = 16, 5
+SHORTER, FASTER = 16, 2
 """A prompt has so much fewer tokens, and everything goes so much faster."""
 ROUTERS = 2
 CONFIG = """
@@ -124,10 +124,10 @@ def turns(request: Asked) -> list[dict[str, str]]:
     """The prompt as turns, each a block of the trace; the simulator counts a turn's role as a token."""
     words = BLOCK // SHORTER - 1
     made = [
-        {"role": ("user", "assistant")[at % 2], "content": " ".join([f"b{block}"] * words)}
+        {"role": ("user", "assistant")[at % 2], "content": f"b{block}" + " go" * (words - 1)}
         for at, block in enumerate(request.hash_ids)
     ]
-    return made if made[-1]["role"] == "user" else [*made, {"role": "user", "content": "go on"}]
+    return made if made[-1]["role"] == "user" else [*made, {"role": "user", "content": "go"}]
 
 
 async def _send(fleet: Fleet, trace: Sequence[Asked], faster: float) -> list[tuple[float, int, int] | None]:

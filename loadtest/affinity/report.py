@@ -40,12 +40,15 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Every table. `ceiling` is the hit rate of one cache without bounds on the requests that are reported."""
+    """Every table. `ceiling` is the hit rate of one cache without bounds on the requests that are reported, and
+    `whole_ceiling` that on the whole trace."""
 
     requests: int
     workers: int
     ceiling: float
     compared: list[Row]
+    whole: list[Row]
+    whole_ceiling: float
     caches: list[Row]
     routers: list[Row]
     slower: list[Row]
@@ -102,7 +105,9 @@ def report(trace: Sequence[Asked], workers: int) -> Report:
         workers=workers,
         ceiling=round(ceiling(reported), 4),
         compared=compared,
-        caches=_caches(reported, workers),
+        whole=_caches(trace, workers, CACHES[-2:]),
+        whole_ceiling=round(ceiling(trace), 4),
+        caches=_caches(reported, workers, CACHES),
         routers=_routers(reported, same),
         slower=_slower(reported, workers),
         tuned=tuned(tuning, workers),
@@ -110,9 +115,9 @@ def report(trace: Sequence[Asked], workers: int) -> Report:
     )
 
 
-def _caches(trace: Sequence[Asked], workers: int) -> list[Row]:
+def _caches(trace: Sequence[Asked], workers: int, sizes: Sequence[int]) -> list[Row]:
     rows = []
-    for tokens in CACHES:
+    for tokens in sizes:
         configs = [msgspec.structs.replace(ENGINE, cache_tokens=tokens)] * workers
         for name in ("least loaded", "consistent hashing", "hasten"):
             outcome = replay(trace, policies(Settings())[name], configs, faster=faster_for(0.7, trace, configs))

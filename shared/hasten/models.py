@@ -20,7 +20,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     llama: `path` is a GGUF file in the data folder's models/. openai: `url`, `upstream_model`, `api_key_env` (the
     variable that holds the key), `ca_file` (PEM: who vouches for a server with a certificate of the house). sim: the
     `sim_*` fields (times in ms, rates in tokens per second).
-    Its first tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
+
+    sim: first tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
     `sim_slow_ms` times a Pareto draw of shape `sim_slow_shape`. `sim_seed` makes the draws the same each time (0: not).
     `sim_logprob` is how probable each of its tokens is to it.
     `cache_tokens` is how many tokens of earlier prompts an engine keeps computed (0: as many as fill its slots): the
@@ -205,17 +206,25 @@ def _with_slug(model: Model) -> Model:
     return msgspec.structs.replace(model, slug=checked("model slug", model.slug or slug_of(model.name)))
 
 
+RETIRED = 100
+"""How many removed rows a table remembers."""
+
+
 class ModelTable(Sequence[Model]):
     """The rows that a process goes by. They are replaced as a whole while services run: whoever holds the table reads
-    the newest. `problem` says why the last edit of the config was not taken, and is empty when it was."""
+    the newest. `retired` are rows that were removed meanwhile, which some answer may still be made with; `problem` says
+    why the last edit of the config was not taken, and is empty when it was."""
 
     def __init__(self, rows: Sequence[Model]) -> None:
         self.rows = tuple(rows)
+        self.retired: tuple[Model, ...] = ()
         self.problem = ""
 
     def replace(self, rows: Sequence[Model]) -> None:
         """Puts other rows in the place of these."""
-        self.rows, self.problem = tuple(rows), ""
+        kept = {model.slug for model in rows}
+        gone = {model.slug: model for model in (*self.retired, *self.rows) if model.slug not in kept}
+        self.rows, self.retired, self.problem = tuple(rows), tuple(gone.values())[-RETIRED:], ""
 
     def row(self, slug: str) -> Model | None:
         """The row of a slug."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hasten import address
-from hasten.models import model_table
+from hasten.models import ModelTable, model_table
 from hasten.nats_server import free_port
 from hasten.settings import SettingsError
-from hasten.system import Wanted, configuration, system
+from hasten.system import Wanted, configuration, system, table_file
 
 
 class Upstream(BaseHTTPRequestHandler):
@@ -56,6 +56,20 @@ async def test_sim_counts_with_the_tokenizer_that_is_there(tmp_path: Path) -> No
     (folder / "tokenizer.json").write_text("{}")
     table = model_table(await configuration(Wanted(data=tmp_path, engine="sim")))
     assert {model.tokenizer for model in table} == {"smollm2"}
+
+
+async def test_an_edit_of_the_config_gets_the_same_engines(tmp_path: Path) -> None:
+    path = tmp_path / "hasten.toml"
+    path.write_text('[[models]]\nname = "one"\n')
+    wanted = Wanted(data=tmp_path, engine="sim", config=path)
+    table = ModelTable(model_table(await configuration(wanted)))
+    file = table_file(wanted, table)
+    assert file is not None
+    path.write_text('[[models]]\nname = "one"\n[[models]]\nname = "two"\n')
+    file.read()
+    assert [(model.name, model.engine.kind) for model in table] == [("one", "sim"), ("two", "sim")]
+    assert table_file(Wanted(engine="openai:http://127.0.0.1:1/v1#gpt-x", config=path), table) is None
+    assert table_file(Wanted(engine="sim"), table) is None
 
 
 async def test_an_upstream_server_becomes_the_only_model(upstream: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ class Kind:
         able = {
             "sim": [],
             "llama": ["json"],
-            "openai": ["json"],
+            "openai": ["json", "logprobs"],
             "vllm": ["json", "tools"],
             "served": ["json", "tools"],
         }
@@ -93,9 +93,9 @@ class Kind:
 
 
 def vllm_process() -> psutil.Process:
-    """The process in which vLLM computes for this one."""
-    (found,) = [one for one in psutil.Process().children(recursive=True) if "EngineCore" in " ".join(one.cmdline())]
-    return found
+    """The process in which the vLLM that was started last computes."""
+    found = [one for one in psutil.Process().children(recursive=True) if "EngineCor" in one.name()]
+    return max(found, key=lambda one: one.create_time())
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", params=KINDS)

@@ -3,5 +3,6 @@
 from cache_rig import acme, cache, vectors
 from engine_rig import engine, kind, slow
 from path_rig import rig
+from upstream import connect, upstream
 
-__all__ = ["acme", "cache", "engine", "kind", "rig", "slow", "vectors"]
+__all__ = ["acme", "cache", "connect", "engine", "kind", "rig", "slow", "upstream", "vectors"]

@@ -4,10 +4,10 @@ Under `make test-vllm` the same is asked of vLLM in process.
 """
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from engine_rig import WINDOW, Kind, asked, refused, text, whole
 
@@ -30,18 +30,33 @@ async def test_deltas_come_one_by_one_and_end_with_usage(engine: Engine) -> None
     assert 0 <= end.usage.cached_tokens < end.usage.prompt_tokens
 
 
+async def test_how_probable_the_tokens_were_is_told_when_it_is_asked_for(kind: Kind, engine: Engine) -> None:
+    deltas, end = await whole(engine.generate("acme/r", asked(confidence_after=4)))
+    told = [one for delta in deltas for one in delta.logprobs]
+    assert all(one <= 0 for one in told)
+    assert len(told) == end.usage.completion_tokens or kind.is_vllm
+    deltas, _ = await whole(engine.generate("acme/r", asked()))
+    assert not any(delta.logprobs for delta in deltas)
+
+
 async def test_max_tokens_ends_with_length(engine: Engine) -> None:
     _, end = await whole(engine.generate("acme/r", asked(max_tokens=5)))
     assert end.finish_reason == "length"
     assert end.usage.completion_tokens == 5
 
 
-async def test_more_tokens_than_there_are_is_no_limit(engine: Engine) -> None:
+async def test_more_tokens_than_there_are_is_no_limit_or_a_refusal_of_that_field(engine: Engine) -> None:
     begun = await text(engine, asked(max_tokens=6))
     for limit in (WINDOW, 10**18):
-        deltas, end = await whole(engine.generate("acme/r", asked(max_tokens=limit)))
-        assert end.finish_reason == "stop"
-        assert "".join(delta.text for delta in deltas).startswith(begun)
+        try:
+            deltas, end = await whole(engine.generate("acme/r", asked(max_tokens=limit)))
+        except EngineError as error:
+            found = error.code, error.param, limit
+            assert found == ("bad_request", "max_tokens", 10**18)
+        else:
+            assert end.finish_reason == "stop"
+            assert "".join(delta.text for delta in deltas).startswith(begun)
+    assert await text(engine, asked(max_tokens=6)) == begun
 
 
 async def test_a_stop_sequence_ends_before_itself(engine: Engine) -> None:
@@ -86,11 +101,13 @@ async def test_no_character_is_ever_cut(engine: Engine) -> None:
 async def test_characters_of_several_tokens_come_whole(kind: Kind, engine: Engine, wanted: str) -> None:
     if kind.name == "sim":
         pytest.skip("the simulator has words for tokens")
-    form = {"type": "json_schema", "json_schema": {"name": "wanted", "schema": {"const": wanted}}}
-    deltas, end = await whole(engine.generate("acme/r", asked(max_tokens=80, response_format=form)))
-    assert json.loads("".join(delta.text for delta in deltas)) == wanted
-    assert len(deltas) < end.usage.completion_tokens
-    assert "\ufffd" not in "".join(delta.text for delta in deltas)
+    form = {"type": "json_schema", "json_schema": {"name": "it", "schema": {"type": "string", "enum": [wanted]}}}
+    deltas, end = await whole(engine.generate("acme/r", asked(max_tokens=120, response_format=form)))
+    said = "".join(delta.text for delta in deltas)
+    assert msgspec.json.decode(said) == wanted
+    assert "\ufffd" not in said
+    if wanted in said:
+        assert len(deltas) < end.usage.completion_tokens
 
 
 async def test_an_answer_goes_on_where_it_was_left(engine: Engine) -> None:

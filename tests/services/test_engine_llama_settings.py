@@ -30,7 +30,7 @@ async def _said(data: Path, window: int = 512, **settings: Any) -> str:
     engine = LlamaEngine.from_config(Model(name="m", slug="m", engine=config, context_window=window), data)
     await engine.start()
     try:
-        request = Generate(messages=[Turn(role="user", content=COPY)], max_tokens=30, temperature=0.0)
+        request = Generate(messages=[Turn(role="user", content=COPY)], max_tokens=16, temperature=0.0)
         events = [event async for event in engine.generate("acme/r", request)]
         return "".join(event.text for event in events if not isinstance(event, End))
     finally:
@@ -40,10 +40,11 @@ async def _said(data: Path, window: int = 512, **settings: Any) -> str:
 async def test_guessing_ahead_and_other_steps_still_answer(data: Path) -> None:
     plain = await _said(data)
     assert len(plain) > 40
-    draft = {"llama_speculative": "draft", "llama_draft": SMALL.engine.path, "llama_draft_tokens": 4}
-    for guessing in ({"llama_speculative": "ngram"}, draft):
+    draft: dict[str, Any] = {"llama_speculative": "draft", "llama_draft": SMALL.engine.path, "llama_draft_tokens": 4}
+    ngram: dict[str, Any] = {"llama_speculative": "ngram"}
+    for guessing in (ngram, draft):
         assert (await _said(data, **guessing))[:24] == plain[:24]
-    others = {"llama_batch": 128, "llama_prefill_threads": 2, "llama_cache_type": "q8_0"}
+    others: dict[str, Any] = {"llama_batch": 128, "llama_prefill_threads": 2, "llama_cache_type": "q8_0"}
     assert await _said(data, llama_continuous_batching=False, **others)
 
 

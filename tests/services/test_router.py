@@ -59,7 +59,7 @@ async def test_a_request_gets_a_model_a_worker_and_the_sizes(bus: Bus, router: R
     assert (hard.model, hard.worker, hard.defaults) == ("Large", "l1", {"temperature": 0.0})
     assert hard.token_budget + hard.max_tokens <= hard.context_window
     assert hard.difficulty > easy.difficulty
-    assert "reasoning" in hard.features
+    assert "rule_reasoning" in hard.features
     assert hard.reason.startswith("Large ")
 
 

@@ -76,6 +76,20 @@ async def test_a_removed_model_gets_nothing_more_and_a_new_one_is_there(
     assert (await figures(bus, "small")).samples == 20, "what was known of it is still known"
 
 
+async def test_an_answer_that_lost_its_worker_goes_on_with_a_removed_model(
+    bus: Bus, router: Router, table: ModelTable
+) -> None:
+    await Workers(bus).say("small", "small-2")
+    table.replace(rows({}, {})[1:])
+    assert (await ask(bus, model="small")).code == "model_not_found"
+    going_on = await ask(bus, model="small", exclude=["small-1"])
+    assert (going_on.model, going_on.worker) == ("small", "small-2")
+    assert (await ask(bus, exclude=["small-1"])).model == "large", "and nobody else gets it"
+    table.replace([*table.rows, *model_table({"models": [{"name": "tiny", "aliases": ["fast"]}]})])
+    await Workers(bus).say("tiny", "tiny-1")
+    assert (await ask(bus, model="fast", exclude=["x"])).model == "tiny", "a name goes to who has it now"
+
+
 async def test_a_refused_edit_is_told_to_who_lists_the_models(bus: Bus, router: Router, table: ModelTable) -> None:
     assert (await listed(bus)).problem == ""
     table.problem = "hasten.toml, line 7: [[models]], row 1: quality: expected `float`, got `str`"

@@ -29,7 +29,7 @@ LABELS = {
     "applied": "applied up to message",
 }
 """What the figures of cache and retriever are called for people, where their own name says too little."""
-IN_EVERY_REPORT = ("active", "draining")
+IN_EVERY_REPORT = ("active", "draining", "outstanding", "subscriptions", "tasks")
 """The table of services has these already."""
 
 

@@ -73,7 +73,8 @@ class Attempt:
     async def start(self) -> None:
         """Asks the worker; raises Failed when the request cannot be sent."""
         self.since_ms = self._flight.watch.elapsed_ms()
-        self._result = self._flight.results.begin(self._flight.id, self.routed.slug, self.routed.worker)
+        flight, request = self._flight, f"{self._flight.tenant}/{self._flight.asked}"
+        self._result = flight.results.begin(flight.id, self.routed.slug, self.routed.worker, request)
         self._stream = await self._bus.stream(
             GENERATE,
             self._body,

@@ -31,6 +31,8 @@ class Flight:
 
     def __init__(self, tenant: str, deadline_ms: float, *, tags: list[str], read_seq: int, results: Results) -> None:
         self.results = results
+        self.asked = ""
+        """The id of the request that it was begun for."""
         self.tenant, self.deadline_ms, self.tags, self.read_seq = tenant, deadline_ms, tags, read_seq
         self.id = random_id()
         self.watch = Stopwatch()

@@ -20,9 +20,9 @@ class Results:
     def __init__(self, bus: Bus) -> None:
         self._bus, self._source, self._seq = bus, random_id(), 0
 
-    def begin(self, flight: str, slug: str, worker: str) -> "Result":
-        """The result of an attempt that begins now."""
-        return Result(self, flight, slug, worker)
+    def begin(self, flight: str, slug: str, worker: str, request: str = "") -> "Result":
+        """The result of an attempt that begins now, for a request (`tenant/id`)."""
+        return Result(self, flight, slug, worker, request)
 
     async def announce(self, slug: str, **fields: Any) -> None:
         """Says how an attempt went."""
@@ -36,8 +36,9 @@ class Result:
     """How one attempt goes. `heard` takes in each event of the worker; `end` announces, once, what became of it: an
     attempt that was left before its end was cancelled."""
 
-    def __init__(self, results: Results, flight: str, slug: str, worker: str) -> None:
+    def __init__(self, results: Results, flight: str, slug: str, worker: str, request: str) -> None:
         self._results, self._flight, self._slug, self._worker = results, flight, slug, worker
+        self._request = request
         self._watch = Stopwatch()
         self._ttft_ms = 0.0
         self._outcome = "cancelled"
@@ -60,6 +61,7 @@ class Result:
             flight=self._flight,
             worker=self._worker,
             outcome=self._outcome,
+            request=self._request if self._outcome not in ("done", "cancelled") else "",
             ttft_ms=round(self._ttft_ms, 3),
             total_ms=round(self._watch.elapsed_ms(), 3),
         )

@@ -68,7 +68,7 @@ class Orchestrator:
         self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting, share=SHARE)
         self.service.answer(EXPLAIN, self._explainer.explain, limit=EXPLAINED)
         replica = self.service.id
-        self.service.answer(RESUME, self._resume, limit=settings.limit, waiting=settings.waiting)
+        self.service.answer(RESUME, self._resume, limit=settings.limit, waiting=settings.waiting, share=SHARE)
         self.service.answer(REJOIN, self._rejoin, limit=FOLLOWERS, last=True, replica=replica)
         self.service.answer(FOLLOW, self._lead, limit=FOLLOWERS, last=True, replica=replica)
         self.service.listen(CANCEL, self._seats.on_cancel)
@@ -158,6 +158,7 @@ class Orchestrator:
                 yield flight, True
         for plan, reads in begun.plans():
             flight = self._new_flight(plan, tenant, reader.deadline_ms)
+            flight.asked = reader.call.request_id
             lease = lease_key(tenant, begun.plan, self._freshness.epoch) if reads and begun.plan.share else ""
             path = self._path(
                 begun.request, plan, flight, Share(self._leases, self._flights, flight, lease), begun.body
@@ -171,6 +172,7 @@ class Orchestrator:
         retried = False
         while True:
             flight, shared = await self._flight(request, reader.plan, reader.call.tenant, reader.deadline_ms)
+            flight.asked = flight.asked or reader.call.request_id
             outcome = await self._read(flight, shared, reader, may_retry=not retried)
             if outcome == "read":
                 return

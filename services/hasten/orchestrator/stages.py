@@ -30,7 +30,7 @@ class Stages:
     async def _ask(self, stage: str, topic: Topic, body: Any) -> Any:
         since, flight = self._flight.watch.elapsed_ms(), self._flight
         self._asked += 1
-        request_id = f"{flight.id}-{stage}-{self._asked}"
+        request_id = flight.id if stage == "route" else f"{flight.id}-{stage}-{self._asked}"
         reply = await self._bus.request(
             topic, body, tenant=flight.tenant, deadline_ms=flight.deadline_ms, request_id=request_id
         )
@@ -106,6 +106,7 @@ class Stages:
             turns=sum(turn.role not in SYSTEM_ROLES for turn in self._request.messages),
             latency_budget_ms=self._settings.latency_budget_ms or None,
             exclude=exclude or [],
+            request_id=self._flight.asked,
             prefix=prefix_of(self._flight.tenant, self._request),
             spare=spare,
             above=above,

@@ -1,84 +1,97 @@
-"""Guesses how hard a request is from its words alone: a rule with chosen weights, not a measured model."""
+"""How hard a request is: rules first, then an estimate learnt from questions that a small model failed; pure.
 
-import math
-import re
+The score is a rank: 0.7 means that 70% of the questions which the estimate was made from gain less by a strong model.
+"""
+
+from collections.abc import Sequence
 from typing import NamedTuple
 
-READ = 4000
-"""Characters of the text that are searched: the kind of a task shows early, and the time stays below the budget."""
-_BASE = -1.2
+from hasten.router.estimator import Estimator, Guess, shipped
+from hasten.router.rules import FIRM, HINTS, Rule, asked, first
+from hasten.router.surface import FEATURES, surface
 
-
-class Feature(NamedTuple):
-    """A named hint: what it says in a reason, its weight in log-odds, and the value at which it stops counting."""
-
-    says: str
-    weight: float
-    most: float
+UNKNOWN = 0.3
+"""The score of a text of which nothing is known: a small model is tried first."""
+_TELLING = 5
+"""How many features a decision reports."""
+_LITTLE = 0.003
+"""A part of the gain that is not worth a word."""
+_NEAR_FAILURES = "near questions on which a small model fails"
+_NEAR_SUCCESSES = "near questions on which a better model gains little"
+_UNLIKE = "unlike the questions that difficulties are known of"
+_ORDINARY = "nothing special about it"
+_BLIND = "no vector to tell its kind by"
 
 
 class Difficulty(NamedTuple):
-    """`score` is 0 (any model will do) to 1; `features` are the contributions in log-odds; `why` names the largest.
-    Not `known` is the difficulty of a text of a kind that the estimate was never measured on."""
+    """`score` is 0 (any model will do) to 1; not `known` is that of a text of a kind that nothing was measured of, to
+    which no rule applies either.
+
+    `features` are named numbers: `gain` is by how much more often a strong model is guessed to be right, `meaning` and
+    the features of the surface what each of them adds to that; `rule_` and the name of a rule go with the change that
+    it made to the score. `why` is the reason in words. Of models that are good enough those with the capabilities
+    `prefers` go first.
+    """
 
     score: float
     features: dict[str, float]
     why: str
     known: bool = True
+    prefers: tuple[str, ...] = ()
 
 
-FEATURES = {
-    "length": Feature("a long text", 0.6, 2.0),
-    "questions": Feature("several questions", 0.4, 3.0),
-    "steps": Feature("several steps", 0.5, 3.0),
-    "reasoning": Feature("asks for reasoning", 1.2, 2.0),
-    "math": Feature("calculation", 1.0, 2.0),
-    "code": Feature("code", 0.8, 2.0),
-    "turns": Feature("a long conversation", 0.05, 10.0),
-    "lookup": Feature("asks for a fact, an extract or a label", -1.0, 1.5),
-}
-"""Values are counts, except `length` (hundreds of words) and `turns` (earlier turns)."""
+def estimate(
+    text: str,
+    vector: bytes | None = None,
+    turns: int = 1,
+    needs: Sequence[str] = (),
+    prompt_tokens: int = 0,
+    estimator: Estimator | None = None,
+) -> Difficulty:
+    """The difficulty of the last user turn `text`, whose vector is `vector`, in a conversation of `turns` turns.
+
+    Without a vector the score goes by the words alone and is known only where a rule holds. `estimator` replaces the
+    one of this package.
+    """
+    question = asked(text, needs, prompt_tokens, turns)
+    guess = (estimator or shipped()).guess(vector, surface(text))
+    rule = first(FIRM, question) or (None if guess.familiar else first(HINTS, question))
+    base = guess.score if guess.familiar or (vector is None and rule is None) else UNKNOWN
+    score = rule.bound(base) if rule else base
+    return Difficulty(
+        score=round(score, 3),
+        features=_features(guess, rule, score - base),
+        why=_why(guess, rule, vector is None, score),
+        known=guess.familiar or rule is not None,
+        prefers=rule.prefers if rule else (),
+    )
 
 
-_PATTERNS = {
-    "steps": re.compile(r"\b(?:then|after that|afterwards|finally|step by step|first,)|^\s*(?:\d+[.)]|[-*])\s", re.M),
-    "reasoning": re.compile(
-        r"\b(?:why|explain\w*|compar\w+|prove|proof|analy[sz]e\w*|evaluat\w+|design (?:an?|the)|plan (?:an?|my|our)"
-        r"|trade-?offs?|pros and cons|advantages?|argue|justify|derive|strateg\w+|recommend\w*|what if"
-        r"|suppose|implications?)\b"
-    ),
-    "math": re.compile(
-        r"\d\s*[-+*/^=<>×÷]\s*\d|\b(?:calculat\w+|comput\w+|solve|equation|integral|derivative|probabilit\w+"
-        r"|percent\w*|average|theorem|how many|how much (?:will|would|in total)|in total)\b"
-    ),
-    "code": re.compile(
-        r"```|\b(?:def|class|import|return|select)\s+\w+\s*[(:{*,]|\b(?:python|javascript|typescript|rust|sql|regex"
-        r"|java|c\+\+|golang|function|algorithm|refactor|debug|stack ?trace|compiler|unit test|bug)\b"
-    ),
-    "lookup": re.compile(
-        r"^\s*(?:what (?:is|are|was|does)|who|when|where|which|is|are|do|does|can|how (?:much|long|old|often|do i))\b"
-        r"|\b(?:extract|classify|label|translate|list the|name the|sentiment|categor\w+|yes or no|true or false"
-        r"|look up|define)\b"
-    ),
-}
+def _features(guess: Guess, rule: Rule | None, moved: float) -> dict[str, float]:
+    named = {f"rule_{rule.name}": round(moved, 3)} if rule else {}
+    if not guess.familiar:
+        return named
+    largest = sorted(guess.parts, key=lambda name: -abs(guess.parts[name]))[:_TELLING]
+    return {**named, "gain": round(guess.gain, 3), **{name: round(guess.parts[name], 3) for name in largest}}
 
 
-def estimate(text: str, turns: int = 1) -> Difficulty:
-    """The difficulty of the last user turn `text` in a conversation of `turns` turns; English words only."""
-    seen = text[:READ].lower()
-    values = {name: float(sum(1 for _ in pattern.finditer(seen))) for name, pattern in _PATTERNS.items()}
-    values["length"] = len(text) / 600
-    values["questions"] = max(0.0, seen.count("?") - 1.0)
-    values["turns"] = max(0.0, turns - 1.0)
-    parts = {
-        name: round(feature.weight * min(values[name], feature.most), 3)
-        for name, feature in FEATURES.items()
-        if values[name] > 0
-    }
-    score = 1 / (1 + math.exp(-(_BASE + sum(parts.values()))))
-    return Difficulty(round(score, 3), parts, _why(parts))
+def _why(guess: Guess, rule: Rule | None, blind: bool, score: float) -> str:
+    said = [rule.says] if rule else []
+    if guess.familiar:
+        said += _telling(guess, up=score >= 0.5)
+    elif rule is None:
+        said.append(_BLIND if blind else _UNLIKE)
+    return ", ".join(dict.fromkeys(said)) or _ORDINARY
 
 
-def _why(parts: dict[str, float]) -> str:
-    telling = sorted((name for name in parts if abs(parts[name]) >= 0.3), key=lambda name: -abs(parts[name]))
-    return ", ".join(FEATURES[name].says for name in telling[:2]) or "nothing special about it"
+def _telling(guess: Guess, up: bool) -> list[str]:
+    """The three things, at most, that moved the guess most in the direction in which it went."""
+    pulls = {name: part if up else -part for name, part in guess.parts.items()}
+    order = sorted(pulls, key=lambda name: -pulls[name])[:3]
+    return [_says(name, guess) for name in order if pulls[name] > max(_LITTLE, pulls[order[0]] / 4)]
+
+
+def _says(name: str, guess: Guess) -> str:
+    if name == "meaning":
+        return _NEAR_FAILURES if guess.parts[name] > 0 else _NEAR_SUCCESSES
+    return FEATURES[name].more if guess.form[name] > 0 else FEATURES[name].less

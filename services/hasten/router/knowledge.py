@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hasten.messages.attempt import Attempted, Sent
 from hasten.messages.generate import Status
 from hasten.messages.route import ModelInfo, WorkerInfo
-from hasten.models import Model
+from hasten.models import Model, ModelTable
 from hasten.router.affinity import NO_PREFIX, Prefix
 from hasten.router.breaker import BreakerPolicy
 from hasten.router.options import Snapshot
@@ -25,7 +25,7 @@ class Knowledge:
     heard itself; `unix_s` are those of the events, which all replicas share.
     """
 
-    def __init__(self, models: Sequence[Model], settings: Settings) -> None:
+    def __init__(self, models: ModelTable, settings: Settings) -> None:
         self._models, self._settings = models, settings
         self._workers = Workers(settings.gone_s, settings.arrival_s, _breaker(settings))
         self._windows: dict[str, Window] = {}
@@ -77,9 +77,11 @@ class Knowledge:
 
     def snapshot(self, now_s: float, unix_s: float, prefix: Prefix = NO_PREFIX) -> Snapshot:
         """The facts at this time for a prompt that begins with `prefix`."""
-        policy, models = self._settings, list(self._models)
+        policy, rows, retired = self._settings, list(self._models), list(self._models.retired)
+        models = [*rows, *retired]
         return Snapshot(
-            models=models,
+            models=rows,
+            retired=retired,
             loads={model.slug: self._workers.loads(model.slug, now_s) for model in models},
             latencies={model.slug: self._latency(model, unix_s) for model in models},
             service_ms={

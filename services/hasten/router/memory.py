@@ -21,14 +21,16 @@ from hasten.topics import BadName
 
 log = logger("router")
 STREAM = "HASTEN_ATTEMPTS"
-MAX_BYTES = 256 * 1024**2
-"""Room for about 800 models with 1,000 attempts each."""
+MAX_BYTES = 64 * 1024**2
+"""Room for about 200 models with 1,200 attempts each."""
 BATCH = 1000
+SLICE = 32
+"""Attempts heard in one go (0.5 ms), between which requests are answered."""
 SILENT_S = 2.0
 AGAIN_S = 1.0
 """The least time between two readings, however many events are missed."""
 CHECK_S = 30.0
-"""How often the stream is read without a sign that something is missing; one that was deleted is made anew then."""
+"""How often it is seen to that the stream is there."""
 Hear = Callable[[str, Attempted], int | None]
 missed = counter("router_events_missed_total", "Events that did not come, by gaps in their numbers", "topic")
 
@@ -82,11 +84,12 @@ class Memory:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_S):
                     await self._wanted.wait()
+            reads = self._wanted.is_set()
             self._wanted.clear()
             try:
-                await self._read()
-                self.readings += 1
-                self._done.set()
+                await self._ensure()
+                if reads:
+                    await self._read()
             except (nats.errors.Error, TimeoutError) as error:
                 self._wanted.set()
                 if not self._warned:
@@ -96,9 +99,10 @@ class Memory:
 
     async def _read(self) -> None:
         """Hears all that the stream has got since it was last read."""
-        await self._ensure()
         while await self._batch():
             pass
+        self.readings += 1
+        self._done.set()
 
     async def _ensure(self) -> None:
         config = StreamConfig(
@@ -136,6 +140,8 @@ class Memory:
                     return headers.get("Status") == "204" and int(headers.get("Nats-Num-Pending", 0)) > 0
                 self._take(headers["Nats-Subject"], msg.data)
                 self._next = int(headers["Nats-Sequence"]) + 1
+                if self._next % SLICE == 0:
+                    await asyncio.sleep(0)
         finally:
             with contextlib.suppress(nats.errors.Error):
                 await subscription.unsubscribe()

@@ -38,10 +38,12 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a decision goes by: the table, and by slug the workers, latencies, time a request holds a slot, probes
-    on their way, and how many tokens of the prompt each worker has in its prefix cache."""
+    """All that a decision goes by: the table, the rows that were removed from it, and by slug the workers, latencies,
+    time a request holds a slot, probes on their way, and how many tokens of the prompt each worker has in its prefix
+    cache."""
 
     models: Sequence[Model]
+    retired: Sequence[Model] = ()
     loads: Mapping[str, Sequence[Load]]
     latencies: Mapping[str, Latency]
     service_ms: Mapping[str, float] = {}
@@ -177,6 +179,12 @@ def ranked(options: Sequence[Option], key: str, policy: Settings) -> list[Option
         for equal in _near(equal_cost, lambda one: one.slow_ms, policy.near, policy.near_ms):
             order += sorted(equal, key=lambda one: draw(key, one.model.slug))
     return order
+
+
+def preferring(order: Sequence[Option], capabilities: Sequence[str]) -> list[Option]:
+    """The options that have these capabilities before those that lack any, otherwise in the order given."""
+    wanted = set(capabilities)
+    return sorted(order, key=lambda one: not wanted <= {*one.model.capabilities, *one.load.capabilities})
 
 
 def _near(

@@ -16,6 +16,7 @@ from hasten.messages.generate import STATUS, Status
 from hasten.messages.route import MODELS, ROUTE, ModelList, Models, Route, Routed
 from hasten.models import Model, ModelTable
 from hasten.router.decision import Decision, cooldown_ms, decide
+from hasten.router.failure_memory import FailureMemory
 from hasten.router.knowledge import Knowledge
 from hasten.router.memory import Memory, missed
 from hasten.router.options import window_of
@@ -36,6 +37,7 @@ class Router:
     def __init__(self, settings: Settings, bus: Bus, table: ModelTable) -> None:
         self._settings, self._bus, self._table = settings, bus, table
         self._knowledge = Knowledge(table, settings)
+        self._failures = FailureMemory()
         keep, keep_s = settings.window_samples + settings.window_samples // 5, settings.window_age_s
         self._memory = Memory(bus, self._on_attempted, keep=keep, keep_s=keep_s, patience_s=settings.learn_s)
         self._news = asyncio.Event()
@@ -84,6 +86,7 @@ class Router:
             missed.labels("sent").inc(gap or 0)
 
     def _on_attempted(self, slug: str, event: Attempted) -> int | None:
+        self._failures.hear(slug, event)
         return self._knowledge.attempted(slug, event, time.monotonic(), time.time())
 
     async def _on_models(self, _: Models, __: Call) -> ModelList:
@@ -123,7 +126,11 @@ class Router:
     def _decide(self, request: Route, call: Call) -> Decision | Failure:
         with _seconds.time():
             snapshot = self._knowledge.snapshot(time.monotonic(), time.time(), request.prefix)
-            return decide(request, call.request_id, snapshot, self._settings)
+            for wanted in self._failures.routes(request, call.tenant, snapshot.loads, time.time()):
+                decided = decide(wanted, call.request_id, snapshot, self._settings)
+                if isinstance(decided, Decision):
+                    break
+            return decided
 
     async def _hope(self, refused: Failure, request: Route, call: Call, until_s: float) -> bool:
         """Whether it is worth deciding again, after the wait that this takes."""

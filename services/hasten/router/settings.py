@@ -7,8 +7,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The policy of the router.
 
     Quality. `floors` are pairs (difficulty, quality): from that difficulty on, a model needs at least that quality.
-    The defaults send what looks easy to any model and the rest to the better of the embedded two; they follow from
-    the qualities in the model table and have to be set together with them.
+    A difficulty is a rank: 0.4 sends the 60% to a better model that gain most by it (docs/routing-quality.md says what
+    that keeps), as long as the kind of text is known. The defaults send what looks easy to any model and the rest to
+    the better of the embedded two; they follow from the qualities in the model table and are set together with them.
 
     Latency. `latency_budget_ms` is the limit on the first token where a request has none (None: no limit).
     `window_samples` and `window_age_s` bound the latency window of a model, and `half_life_s` is the age at which a

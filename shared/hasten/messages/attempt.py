@@ -34,6 +34,7 @@ class Attempted(Body, frozen=True, kw_only=True, omit_defaults=True):
     `source` and `seq` number the events of one orchestrator from 1, so that a listener sees a gap. `at_ms` is the unix
     time of the end. `outcome` is `done`, `cancelled`, or the code of the failure. `ttft_ms` is the time to the first
     chunk, 0 when there was none, and `total_ms` that to the end. `flight` is as in Sent.
+    `request` says of one that failed who had asked: the tenant and the request id, with a slash between them.
     """
 
     source: str
@@ -42,6 +43,7 @@ class Attempted(Body, frozen=True, kw_only=True, omit_defaults=True):
     flight: str
     worker: str
     outcome: str
+    request: str = ""
     ttft_ms: float = 0.0
     total_ms: float = 0.0
 

@@ -12,6 +12,7 @@ class Route(Body, frozen=True, kw_only=True, omit_defaults=True):
     `model` is the public name asked for (`auto` leaves the choice). `needs` are capabilities (tools, json, vision,
     logprobs …) the model must have. `prompt_tokens` is an estimate before compression and `max_tokens` what may be
     generated. `latency_budget_ms` is the time left for the first token. `exclude` names workers that have just failed.
+    `request_id` is that of the request: what it failed at before, under this id, is avoided where there is a choice.
     `prefix` are hashes of ever longer beginnings of the prompt, shortest first, with the tokens of each: workers keep
     what they have computed, and prompts of a tenant that begin alike have the same hashes.
     `spare` asks for a worker with a free slot, for work that is not worth waiting for or making others wait. `above`
@@ -27,6 +28,7 @@ class Route(Body, frozen=True, kw_only=True, omit_defaults=True):
     turns: int = 1
     latency_budget_ms: float | None = None
     exclude: list[str] = []
+    request_id: str = ""
     prefix: dict[str, int] = {}
     spare: bool = False
     above: str = ""

@@ -11,8 +11,8 @@ from hasten.messages.generate import Generate
 from hasten.worker.engines.engine import EngineError
 from hasten.worker.engines.gbnf import readable
 
-DEEPEST = 16
-"""How deep the groups of a pattern may lie in one another."""
+DEEPEST, LONGEST = 16, 1000
+"""How deep the groups of a pattern may lie in one another, and its characters."""
 _DATA = frozenset({"const", "default", "enum", "examples"})
 """What these hold are values, not schemas."""
 _PIECE = re.compile(
@@ -75,7 +75,7 @@ def _patterns(schema: dict[str, Any]) -> Iterator[str]:
 
 def supported(pattern: str) -> bool:
     """Whether llama.cpp can turn a pattern into a grammar (what it is not known to is not supported)."""
-    if len(pattern) < 2 or not (pattern.startswith("^") and pattern.endswith("$")):
+    if not 2 <= len(pattern) <= LONGEST or not (pattern.startswith("^") and pattern.endswith("$")):
         return False
     try:
         re.compile(pattern)

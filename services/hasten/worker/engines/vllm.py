@@ -4,7 +4,6 @@ The model computes in a process that vLLM starts and ends; the event loop render
 """
 
 import asyncio
-import gc
 import itertools
 import os
 from collections.abc import AsyncGenerator
@@ -101,9 +100,9 @@ class VLLMEngine:
         return arguments | engine.vllm_options
 
     async def _warm_up(self) -> None:
-        """Generates a token, so that the first caller does not wait for what vLLM only imports and starts then."""
-        request = Generate(messages=[], max_tokens=1, temperature=0.0)
-        async for _ in self._outputs([0], request, tenant=""):
+        """Generates a little, so that the first caller does not wait for what vLLM only starts or compiles then."""
+        request = Generate(messages=[], max_tokens=8, temperature=0.0, extra={"ignore_eos": True})
+        async for _ in self._outputs([0] * 16, request, tenant=""):
             pass
 
     async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
@@ -179,13 +178,8 @@ class VLLMEngine:
         loading, self._loading, self._llm = self._loading, None, None
         if loading is not None:
             with suppress(Exception):
-                await asyncio.to_thread(_end, await loading)
-        del loading
-        gc.collect()  # vLLM's finaliser fails, and says so, when only the end of the interpreter calls it
-
-
-def _end(llm: Any) -> None:
-    llm.shutdown(timeout=END_S)
+                llm = await loading
+                await asyncio.to_thread(llm.shutdown, timeout=END_S)
 
 
 def _meaning(error: Exception) -> Exception:

@@ -1,0 +1,31 @@
+"""Questions in other languages than English, by language: a check of what the router takes for English."""
+
+FOREIGN = {
+    "German": "Wie kann ich die Adresse auf meiner Rechnung ändern?",
+    "German, short": "Was ist die Hauptstadt von Peru?",
+    "Dutch": "Hoe lang duurt het voordat mijn bestelling er is?",
+    "Norwegian": "Hvordan kan jeg si opp abonnementet mitt før fristen?",
+    "Danish": "Hvad er forskellen på de to abonnementer, og hvad koster det?",
+    "Swedish": "Hur lång tid tar det att få tillbaka pengarna på mitt konto?",
+    "French": "Quelle est la différence entre les deux offres et comment changer ?",
+    "Spanish": "¿Cuál es el plazo para devolver un producto que no me gusta?",
+    "Italian": "Come posso cambiare la password del mio conto se non la ricordo?",
+    "Portuguese": "Qual é o prazo para que o meu pedido não seja cancelado?",
+    "Polish": "Czy jest możliwe, że nie dostanę zwrotu za to zamówienie?",
+    "Turkish": "Bu sipariş için ne kadar beklemem gerekiyor ve nasıl iptal ederim?",
+    "Hungarian": "Hogy van az, hogy a csomag nem érkezett meg?",
+    "Finnish": "Miten voin vaihtaa osoitteen, ja onko se maksutonta?",
+    "Indonesian": "Bagaimana saya dapat membatalkan pesanan yang tidak jadi dikirim?",
+    "Vietnamese": "Tôi không biết mật khẩu của tài khoản được gửi đến đâu?",
+    "Russian": "Когда вернут деньги за отменённый заказ?",
+    "Ukrainian": "Як змінити адресу доставки?",
+    "Greek": "Πότε θα φτάσει η παραγγελία μου;",
+    "Chinese": "我的订单什么时候可以送到?",
+    "Japanese": "注文した商品はいつ届きますか?",
+    "Korean": "주문한 상품은 언제 도착하나요?",
+    "Arabic": "متى يصل طلبي إلى المنزل؟",
+    "Hebrew": "מתי תגיע ההזמנה שלי?",
+    "Hindi": "मेरा ऑर्डर कब तक पहुँचेगा?",
+    "Thai": "สินค้าของฉันจะมาถึงเมื่อไหร่",
+}
+"""Each was written for this check."""
