@@ -15,16 +15,19 @@ IDLE_S = 5.0
 """A stream that is silent for longer has lost its sender: senders ping every second."""
 PROBE_S = 0.4
 """After this silence a sender is looked for: its process may have ended."""
+LATE_S = 0.25
+"""A reader that wakes up so much too late has stood still itself: what came meanwhile may not have been read yet."""
 
 
 class Stream:
     """The replies to one request, in order; iterate it, and leave it with `aclose` (or as a context).
 
     Yields the topic's reply Structs and ends after Done or Failure. A gap in the sequence, silence for `idle_s` and a
-    passed deadline end it with a Failure of their own: silence is never taken for an answer. When the reader leaves
-    before the sender has ended, `abandon` tells the sender; not so at the end of a `resumable` one that was only
-    lost. Chunks are numbered from `next_seq`. The first event has to come within `first_s`, if that is given. `probe`
-    is called after `PROBE_S` of silence with the replica that sends, if that has said who it is.
+    passed deadline end it with a Failure of their own: silence is never taken for an answer. A silence in which this
+    process stood still counts anew, once. When the reader leaves before the sender has ended, `abandon` tells the
+    sender; not so at the end of a `resumable` one that was only lost. Chunks are numbered from `next_seq`. The first
+    event has to come within `first_s`, if that is given. `probe` is called after `PROBE_S` of silence with the replica
+    that sends, if that has said who it is.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Stream:
         self._events: deque[Any] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._stood_still = False
         self._next_seq = next_seq
         self._closed = self._sender_ended = False
 
@@ -92,6 +96,7 @@ class Stream:
     async def _event(self) -> Any:
         loop = asyncio.get_running_loop()
         since_s, allowed_s = loop.time(), self._patience_s
+        self._stood_still, anew = False, False
         probe = self._probe if self._sender else None
         while not self._events:
             left_s = (self._deadline_ms - now_ms()) / 1000
@@ -99,7 +104,9 @@ class Stream:
             if left_s <= 0:
                 return Failure(code="deadline", detail="the deadline passed", tokens_sent=self._next_seq)
             if silent_s >= allowed_s:
-                return self._silence(allowed_s)
+                if anew or not self._stood_still:
+                    return self._silence(allowed_s)
+                since_s, silent_s, anew = loop.time(), 0.0, True
             if probe is not None and silent_s >= PROBE_S:
                 await probe(self._sender)
                 probe = None
@@ -128,6 +135,8 @@ class Stream:
 
     def _on_timer(self) -> None:
         """One timer serves all events, which are many: when it was too early, whoever waits sets it anew."""
+        if self._timer is not None:
+            self._stood_still |= asyncio.get_running_loop().time() - self._timer.when() > LATE_S
         self._timer = None
         self._wake()
 

@@ -108,13 +108,13 @@ async def test_nothing_is_sent_after_a_discard() -> None:
 async def test_writing_is_linear_in_the_number_of_deltas() -> None:
     async def seconds(deltas: int) -> float:
         writer = ChunkWriter(Reader().send, join_s=60)
-        began = time.perf_counter()
+        began = time.thread_time()
         for _ in range(deltas):
             await writer.write("token ")
         await writer.flush()
-        return time.perf_counter() - began
+        return time.thread_time() - began
 
-    few, many = min([await seconds(2_000) for _ in range(3)]), min([await seconds(20_000) for _ in range(3)])
+    few, many = min([await seconds(20_000) for _ in range(3)]), min([await seconds(200_000) for _ in range(3)])
     assert many < 40 * few
 
 
