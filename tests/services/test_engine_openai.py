@@ -63,6 +63,7 @@ async def test_odd_but_whole_streams_are_read_whole(
         (said("a") + piece(b"event: error\ndata: all is lost\n\n") + LAST, "upstream", "a"),
         (said("a") + piece(b'data: {"choices":[{"del\n\n') + LAST, "upstream", "a"),
         (said("a") + piece(b"data: \xff\n\n") + LAST, "upstream", "a"),
+        (said("a") + data({"choices": [{"index": 0, "delta": "b"}]}) + said("", "stop") + DONE + LAST, "upstream", "a"),
     ],
 )
 async def test_broken_answers_are_failures_with_what_was_said(

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import msgspec
+from msgspec import UNSET
+
 from hasten.messages.chat import Usage
 from hasten.worker.engines.engine import Delta, End, EngineError
-from hasten.worker.engines.refusal import refusal
+from hasten.worker.engines.refusal import RETRY_MS, refusal
 
 
 class Answer:
@@ -20,15 +23,19 @@ class Answer:
         self._spoken = False
 
     def take(self, plain: dict[str, Any]) -> list[Delta]:
-        """The deltas in one object; raises EngineError for an error object. Choices beyond the first are not ours."""
+        """The deltas in one object. Choices beyond the first are not ours.
+
+        Raises EngineError for an error object and for an object of another form: a word that is not understood is
+        never left out in silence.
+        """
         if plain.get("error"):
             raise refusal(plain["error"])
         if isinstance(usage := plain.get("usage"), dict):
             self._usage = usage_of(usage)
         deltas = []
-        for choice in plain.get("choices") or ():
+        for choice in map(_object, _list(plain.get("choices"))):
             if choice.get("index") in (0, None):
-                self._finish_reason = choice.get("finish_reason") or self._finish_reason
+                self._finish_reason = _text(choice.get("finish_reason")) or self._finish_reason
                 deltas += [delta] if (delta := _delta_of(choice)) else []
         self._spoken = self._spoken or any(delta.text or delta.tool_calls for delta in deltas)
         return deltas
@@ -43,20 +50,63 @@ class Answer:
 
 
 def _delta_of(choice: dict[str, Any]) -> Delta | None:
-    """What a streamed choice (or the `message` of a whole one) adds; None for nothing."""
-    piece = choice.get("delta") or choice.get("message") or {}
+    """What a streamed choice (or the `message` of a whole one) adds; None for nothing. A refusal is text."""
+    piece = _object(choice.get("delta") or choice.get("message"))
+    if piece.get("function_call"):
+        raise EngineError("unsupported", "functions are called as tools only: ask with tools", param="tools")
     made = Delta(
-        text=_text(piece.get("content")),
-        reasoning=_text(piece.get("reasoning_content") or piece.get("reasoning")),
-        tool_calls=piece.get("tool_calls") or None,
+        text=_said(piece.get("content")) + _text(piece.get("refusal")),
+        reasoning=_text(piece.get("reasoning_content")) or _text(piece.get("reasoning")),
+        tool_calls=[_call(_object(one)) for one in _list(piece.get("tool_calls"))] or None,
         logprobs=_logprobs(choice.get("logprobs")),
     )
     return made if made.text or made.reasoning or made.tool_calls or made.logprobs else None
 
 
+def _said(content: Any) -> str:
+    """Text, or the text of content parts, which some servers stream as well; raises EngineError for any other part."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = [_object(part) for part in _list(content)]
+    if not all(isinstance(part.get("text"), str) for part in parts):
+        raise _odd()
+    return "".join(part["text"] for part in parts)
+
+
+def _call(delta: dict[str, Any]) -> dict[str, Any]:
+    """A delta of a tool call, its arguments as text: some servers send the object itself."""
+    function = dict(_object(delta.get("function")))
+    if isinstance(function.get("arguments"), dict):
+        function["arguments"] = msgspec.json.encode(function["arguments"]).decode()
+    texts = (delta.get("id"), function.get("name"), function.get("arguments"))
+    if not all(text is None or isinstance(text, str) for text in texts) or not _is_number(delta.get("index")):
+        raise _odd()
+    return {**delta, "function": function}
+
+
+def _is_number(index: Any) -> bool:
+    return index is None or (isinstance(index, int) and not isinstance(index, bool))
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if value is None or isinstance(value, dict):
+        return value or {}
+    raise _odd()
+
+
+def _list(value: Any) -> list[Any]:
+    if value is None or isinstance(value, list):
+        return value or []
+    raise _odd()
+
+
+def _odd() -> EngineError:
+    return EngineError("upstream", "an event of the stream has another form than OpenAI's", retry_after_ms=RETRY_MS)
+
+
 def _logprobs(plain: Any) -> list[float]:
     tokens = plain.get("content") if isinstance(plain, dict) else None
-    found = [token.get("logprob") for token in tokens or () if isinstance(token, dict)]
+    found = [token.get("logprob") for token in tokens if isinstance(token, dict)] if isinstance(tokens, list) else []
     return [float(one) for one in found if isinstance(one, int | float)]
 
 
@@ -65,11 +115,17 @@ def _text(value: Any) -> str:
 
 
 def usage_of(plain: dict[str, Any]) -> Usage:
-    """OpenAI's usage object as ours; what it lacks is 0."""
-    details = plain.get("prompt_tokens_details") or {}
+    """OpenAI's usage object as ours; what it lacks, and what is no count, is 0."""
+    prompt, completion = plain.get("prompt_tokens_details"), plain.get("completion_tokens_details")
+    details = dict(prompt) if isinstance(prompt, dict) else {}
     return Usage(
-        prompt_tokens=plain.get("prompt_tokens") or 0,
-        completion_tokens=plain.get("completion_tokens") or 0,
-        cached_tokens=details.get("cached_tokens") or 0,
-        completion_tokens_details=plain.get("completion_tokens_details"),
+        prompt_tokens=_count(plain.get("prompt_tokens")),
+        completion_tokens=_count(plain.get("completion_tokens")),
+        cached_tokens=_count(details.pop("cached_tokens", 0)),
+        prompt_tokens_details=details or UNSET,
+        completion_tokens_details=completion if isinstance(completion, dict) else None,
     )
+
+
+def _count(value: Any) -> int:
+    return int(value) if isinstance(value, int | float) and 0 <= value < 2**53 else 0
