@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from hasten.chunks import merge_tool_calls
 from hasten.codec import decode, encode
 from hasten.messages.chat import Usage
 from hasten.worker.engines.answer import Answer
@@ -55,6 +56,14 @@ def test_tool_calls_are_an_answer() -> None:
     assert delta.tool_calls == [{"index": 0, "function": {"arguments": "{}"}}]
     answer.take(_choice("tool_calls"))
     assert answer.end().finish_reason == "tool_calls"
+
+
+def test_calls_with_neither_index_nor_id_are_told_apart_by_their_names() -> None:
+    answer, said = Answer(), []
+    for name, arguments in (("f", '{"a":'), (None, "2}"), ("f", '{"a":3}')):
+        (delta,) = answer.take(_choice(tool_calls=[{"function": {"name": name, "arguments": arguments}}]))
+        said += delta.tool_calls or []
+    assert [call["function"]["arguments"] for call in merge_tool_calls(said)] == ['{"a":2}', '{"a":3}']
 
 
 def test_arguments_that_come_as_an_object_are_text_for_the_reader() -> None:

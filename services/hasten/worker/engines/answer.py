@@ -9,6 +9,9 @@ from hasten.messages.chat import Usage
 from hasten.worker.engines.engine import Delta, End, EngineError
 from hasten.worker.engines.refusal import RETRY_MS, refusal
 
+BROKEN_OFF = ("error", "abort", "aborted", "cancelled")
+"""What some servers give as a finish reason when there was none."""
+
 
 class Answer:
     """The state of one answer. `may_be_empty` says that a stop without a word is a real answer.
@@ -21,6 +24,7 @@ class Answer:
         self._finish_reason = ""
         self._usage = Usage()
         self._spoken = False
+        self._anonymous = 0
 
     def take(self, plain: dict[str, Any]) -> list[Delta]:
         """The deltas in one object. Choices beyond the first are not ours.
@@ -36,31 +40,37 @@ class Answer:
         for choice in map(_object, _list(plain.get("choices"))):
             if choice.get("index") in (0, None):
                 self._finish_reason = _text(choice.get("finish_reason")) or self._finish_reason
-                deltas += [delta] if (delta := _delta_of(choice)) else []
+                deltas += [delta] if (delta := self._delta_of(choice)) else []
         self._spoken = self._spoken or any(delta.text or delta.tool_calls for delta in deltas)
         return deltas
 
     def end(self) -> End:
         """The end of a whole answer; raises EngineError(incomplete) for one that only broke off, or is no answer."""
-        if not self._finish_reason:
+        if not self._finish_reason or self._finish_reason in BROKEN_OFF:
             raise EngineError("incomplete", "the answer broke off without a finish reason")
         if self._finish_reason == "stop" and not self._spoken and not self._may_be_empty:
             raise EngineError("incomplete", "the answer was empty")
         return End(finish_reason=self._finish_reason, usage=self._usage)
 
+    def _delta_of(self, choice: dict[str, Any]) -> Delta | None:
+        """What a streamed choice (or the `message` of a whole one) adds; None for nothing. A refusal is text."""
+        piece = _object(choice.get("delta") or choice.get("message"))
+        if piece.get("function_call"):
+            raise EngineError("unsupported", "functions are called as tools only: ask with tools", param="tools")
+        made = Delta(
+            text=_said(piece.get("content")) + _text(piece.get("refusal")),
+            reasoning=_text(piece.get("reasoning_content")) or _text(piece.get("reasoning")),
+            tool_calls=[self._numbered(_call(_object(one))) for one in _list(piece.get("tool_calls"))] or None,
+            logprobs=_logprobs(choice.get("logprobs")),
+        )
+        return made if made.text or made.reasoning or made.tool_calls or made.logprobs else None
 
-def _delta_of(choice: dict[str, Any]) -> Delta | None:
-    """What a streamed choice (or the `message` of a whole one) adds; None for nothing. A refusal is text."""
-    piece = _object(choice.get("delta") or choice.get("message"))
-    if piece.get("function_call"):
-        raise EngineError("unsupported", "functions are called as tools only: ask with tools", param="tools")
-    made = Delta(
-        text=_said(piece.get("content")) + _text(piece.get("refusal")),
-        reasoning=_text(piece.get("reasoning_content")) or _text(piece.get("reasoning")),
-        tool_calls=[_call(_object(one)) for one in _list(piece.get("tool_calls"))] or None,
-        logprobs=_logprobs(choice.get("logprobs")),
-    )
-    return made if made.text or made.reasoning or made.tool_calls or made.logprobs else None
+    def _numbered(self, call: dict[str, Any]) -> dict[str, Any]:
+        """With neither an index nor an id nothing but its name says that a call begins: it gets an index here."""
+        if call.get("index") is None and not call.get("id"):
+            self._anonymous += bool(call["function"].get("name"))
+            return {**call, "index": self._anonymous - 1} if self._anonymous else call
+        return call
 
 
 def _said(content: Any) -> str:
