@@ -53,7 +53,7 @@ class Hasten:
         """
         prefix = f"{INBOX}.{checked('tenant', tenant)}"
         name = f"hasten-{tenant}"
-        bus = await Bus.connect(nats_url(url), name=name, inbox=prefix, inbox_prefix=prefix.encode(), timeout_s=3)
+        bus = await Bus.connect(nats_url(url), name=name, inbox=prefix, inbox_prefix=prefix.encode())
         try:
             yield cls(bus, tenant)
         finally:

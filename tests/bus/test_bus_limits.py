@@ -172,7 +172,7 @@ async def test_a_drain_under_load_loses_no_request(nats_server: NatsServer, bus:
 
         async def keep_asking(replies: list[Any] = replies, stop: asyncio.Event = stop) -> None:
             while not stop.is_set():
-                replies.append(await client.request(ECHO, Say(), deadline_ms=now_ms() + 5000, tenant="acme"))
+                replies.append(await client.request(ECHO, Say(), deadline_ms=now_ms() + 15_000, tenant="acme"))
 
         asking = [asyncio.create_task(keep_asking()) for _ in range(50)]
         await until(partial(longer, replies, 300))
@@ -237,10 +237,17 @@ async def test_a_drain_hands_over_to_another_replica(nats_server: NatsServer, bu
 
 
 async def test_streams_are_read_to_their_end_in_a_drain(bus: Bus, company: Company) -> None:
-    service = await company.hear(TELL, tell)
+    begin = asyncio.Event()
+
+    async def held(body: Tell, call: Call) -> None:
+        await begin.wait()
+        await tell(body, call)
+
+    service = await company.hear(TELL, held)
     streams = [await bus.stream(TELL, Tell(count=40, pause_s=0.01), tenant="acme") for _ in range(10)]
     await until(lambda: service.active == 10)
     draining = asyncio.create_task(service.drain())
+    begin.set()
     for stream in streams:
         *_, last = [event async for event in stream if not isinstance(event, Ping)]
         assert last == Done(finish_reason="stop", chunks=40)

@@ -121,10 +121,11 @@ async def test_nobody_there_and_nobody_in_time_are_different(bus: Bus, company: 
 
 
 async def test_a_slow_handler_is_stopped_at_the_deadline_and_says_so(bus: Bus, company: Company) -> None:
-    stopped = asyncio.Event()
+    begun, stopped = asyncio.Event(), asyncio.Event()
 
     async def slow(_: Say, call: Call) -> Said:
-        assert 0 < call.remaining_s() <= 0.3
+        assert 0 < call.remaining_s() <= most_ms / 1000
+        begun.set()
         try:
             await asyncio.sleep(60)
         finally:
@@ -132,8 +133,11 @@ async def test_a_slow_handler_is_stopped_at_the_deadline_and_says_so(bus: Bus, c
         return Said()
 
     await company.hear(ECHO, slow)
-    answer = await raw(bus, b"{}", headers={DEADLINE: str(int(now_ms() + 300))})
-    assert answer["code"] == "deadline"
+    for most_ms in (300, 3000, 12_000):
+        answer = await raw(bus, b"{}", headers={DEADLINE: str(int(now_ms() + most_ms))})
+        assert answer["code"] == "deadline"
+        if begun.is_set():
+            break
     assert stopped.is_set()
 
 
@@ -350,9 +354,9 @@ async def test_nothing_is_left_of_requests_that_were_never_answered(bus: Bus) ->
 
 
 async def test_nothing_is_left_of_a_request_whose_caller_went_away(bus: Bus, company: Company) -> None:
-    await company.hear(ECHO, echo)
-    asking = asyncio.create_task(ask(bus, wait_s=0.2))
-    await asyncio.sleep(0.05)
+    service = await company.hear(ECHO, echo)
+    asking = asyncio.create_task(ask(bus, wait_s=60))
+    await until(lambda: service.active == 1)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking

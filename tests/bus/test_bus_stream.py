@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -169,9 +170,21 @@ async def test_silence_is_filled_with_pings_also_in_the_line(bus: Bus, company: 
 
 
 async def test_pings_are_for_silence_only(bus: Bus, company: Company) -> None:
-    await company.hear(TELL, tell)
-    stream = await ask(bus, 30, pause_s=PING_S / 12)
-    assert not [event async for event in stream if isinstance(event, Ping)]
+    at = [0.0]
+
+    async def steady(_: Tell, call: Call) -> None:
+        at[0] = time.monotonic()
+        for seq in range(30):
+            at.append(time.monotonic())
+            await call.send(Chunk(seq=seq, text="x"))
+            await asyncio.sleep(PING_S / 12)
+        at.append(time.monotonic())
+        await call.send(Done(finish_reason="stop", chunks=30))
+
+    await company.hear(TELL, steady)
+    pings = [event async for event in await ask(bus) if isinstance(event, Ping)]
+    silences = [after - before for before, after in pairwise(at) if after - before > PING_S / 2]
+    assert len(pings) <= len(silences), "but for those in which the machine stood still"
 
 
 async def test_a_sender_that_falls_silent_is_incomplete(bus: Bus) -> None:
@@ -179,7 +192,7 @@ async def test_a_sender_that_falls_silent_is_incomplete(bus: Bus) -> None:
         await msg.respond(b'{"type":"chunk","seq":0}')
 
     await bus.subscribe("hasten.v1.tell.*", accept)
-    events = await read(await ask(bus, idle_s=0.2))
+    events = await read(await ask(bus, first_s=20, idle_s=0.2))
     assert (events[-1].code, events[-1].tokens_sent) == ("incomplete", 1)
     assert bus.outstanding == 0
 
@@ -257,8 +270,11 @@ async def test_nobody_there_is_said_at_once(bus: Bus) -> None:
 async def test_the_deadline_ends_a_stream_on_both_sides(bus: Bus, company: Company) -> None:
     sender = Sender()
     await company.hear(TELL, sender.for_ever)
-    events = await read(await ask(bus, deadline_ms=now_ms() + 300))
-    assert events[-1].code == "deadline"
+    for most_ms in (300, 3000, 12_000):
+        events = await read(await ask(bus, deadline_ms=now_ms() + most_ms))
+        assert events[-1].code == "deadline"
+        if chunks(events):
+            break
     assert events[-1].tokens_sent == len(chunks(events)) > 0
     await asyncio.wait_for(sender.stopped.wait(), 20)
     assert bus.outstanding == 0
@@ -315,16 +331,20 @@ async def test_a_silent_sender_learns_from_its_pings_that_the_reader_vanished(
 async def test_a_cancel_stops_only_that_request_of_that_tenant(bus: Bus, company: Company) -> None:
     await company.hear(TELL, tell)
     streams = {
-        (tenant, request_id): await ask(bus, 60, pause_s=0.01, tenant=tenant, request_id=request_id)
-        for tenant in ("acme", "other")
-        for request_id in ("r1", "r2")
+        (tenant, request_id): await ask(bus, count, pause_s=0.01, tenant=tenant, request_id=request_id)
+        for tenant, request_id, count in (
+            ("acme", "r1", 1_000_000),
+            ("acme", "r2", 60),
+            ("other", "r1", 60),
+            ("other", "r2", 60),
+        )
     }
     await _cancel(bus, "r1", 0.1)
     await _cancel(bus, "r9")
     whole = {key: await read(stream) for key, stream in streams.items()}
     cancelled = whole.pop(("acme", "r1"))
     assert cancelled[-1].code == "cancelled"
-    assert cancelled[-1].tokens_sent == len(chunks(cancelled)) < 60
+    assert cancelled[-1].tokens_sent == len(chunks(cancelled))
     for events in whole.values():
         assert isinstance(events[-1], Done)
         assert chunks(events) == list(range(60))
@@ -345,10 +365,17 @@ async def test_a_cancel_reaches_a_request_in_the_line(bus: Bus, company: Company
 
 
 async def test_the_same_id_twice_is_refused_while_the_first_is_answered(bus: Bus, company: Company) -> None:
-    await company.hear(TELL, tell)
-    first = await ask(bus, 30, pause_s=0.01, request_id="same")
+    release = asyncio.Event()
+
+    async def held(body: Tell, call: Call) -> None:
+        await release.wait()
+        await tell(body, call)
+
+    await company.hear(TELL, held)
+    first = await ask(bus, request_id="same")
     second = await read(await ask(bus, request_id="same"))
     assert [event.code for event in second] == ["bad_request"]
+    release.set()
     assert isinstance((await read(first))[-1], Done)
     assert isinstance((await read(await ask(bus, request_id="same")))[-1], Done), "later it is free again"
 
@@ -453,19 +480,18 @@ async def test_a_reader_that_is_cancelled_leaves_its_stream(bus: Bus, company: C
 
 
 async def test_the_first_chunk_does_not_wait_for_later_ones(bus: Bus, company: Company) -> None:
-    async def slow_end(_: Tell, call: Call) -> None:
+    read_first = asyncio.Event()
+
+    async def held_end(_: Tell, call: Call) -> None:
         await call.send(Chunk(seq=0, text="first"))
-        await asyncio.sleep(3)
+        await read_first.wait()
         await call.send(Done(finish_reason="stop", chunks=1))
 
-    await company.hear(TELL, slow_end)
-    started = time.monotonic()
-    async with await ask(bus) as stream:
-        async for event in stream:
-            if isinstance(event, Chunk):
-                assert time.monotonic() - started < 2.5
-                return
-    raise AssertionError("no chunk came")
+    await company.hear(TELL, held_end)
+    async for event in await ask(bus, deadline_ms=now_ms() + 20_000):
+        if isinstance(event, Chunk):
+            read_first.set()
+    assert isinstance(event, Done)
 
 
 async def test_one_request_and_one_stream_share_an_inbox(bus: Bus, company: Company) -> None:

@@ -18,22 +18,27 @@ from hasten.messages.chat import CHAT, Chunk, Note, Ping
 from hasten.messages.follow import FOLLOW, Follow
 from hasten.nats_server import NatsServer
 from hasten.orchestrator.lease import BUCKET
-from hasten.orchestrator.service import build
+from hasten.orchestrator.service import Orchestrator, build
 from hasten.orchestrator.settings import Settings
 from hasten.vectors.opening import store
 from loadtest.staleness.cable import Cable
 
 CLAIM_S = 20.0
-"""However busy the machine is, a bucket that is there counts as there."""
+"""However busy the machine is, a bucket that is there counts as there, and changes that are read as known."""
 ASK = {"messages": [{"role": "user", "content": "When does the tide rise?"}]}
+
+
+def patient(orchestrator: Orchestrator) -> Orchestrator:
+    """One that takes a machine which stands still for a while for nothing worse."""
+    orchestrator._leases._claim_s = orchestrator._freshness._lease_s = CLAIM_S
+    return orchestrator
 
 
 class Replica:
     """One orchestrator and its connection."""
 
     def __init__(self, bus: Bus, settings: Settings) -> None:
-        self.bus, self.unit = bus, build(settings, bus)
-        self.unit._leases._claim_s = CLAIM_S
+        self.bus, self.unit = bus, patient(build(settings, bus))
         self.dead = False
 
     @property

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from hasten.bus import Bus
 from hasten.cache.pending import MANY
 from hasten.cache.service import Cache
-from hasten.messages.cache import INVALIDATED, CacheHit, Invalidated
+from hasten.messages.cache import INVALIDATED, CacheHit, CacheLookup, Invalidated
 from hasten.messages.change import CHANGE, STREAM, TENANT_CHANGE, Change
 from hasten.nats_server import NatsServer
 from hasten.service import Service
@@ -68,7 +68,7 @@ async def test_in_a_burst_other_answers_stay_hits_and_the_store_is_asked_by_tag(
         publishing = asyncio.create_task(burst(bus, cache, bodies, subject))
         outcomes: Counter[str] = Counter()
         while not publishing.done():
-            reply = await acme.exact("kept")
+            reply = await acme.once(CacheLookup(key="kept"))
             outcomes["hit" if isinstance(reply, CacheHit) else missed(reply)] += 1
         await publishing
         end = (await bus.js.stream_info(STREAM)).state.last_seq

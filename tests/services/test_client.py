@@ -106,7 +106,7 @@ async def test_leaving_the_loop_stops_the_generation(hasten: Hasten, stub: Stub)
     async for event in hasten.chat("wait here"):
         if isinstance(event, Chunk):
             break
-    await asyncio.wait_for(stub.stopped.wait(), 5)
+    await asyncio.wait_for(stub.stopped.wait(), 20)
 
 
 async def test_cancelling_the_task_stops_the_generation(hasten: Hasten, stub: Stub) -> None:
@@ -116,7 +116,7 @@ async def test_cancelling_the_task_stops_the_generation(hasten: Hasten, stub: St
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(stub.stopped.wait(), 5)
+    await asyncio.wait_for(stub.stopped.wait(), 20)
 
 
 async def test_a_finished_answer_cancels_nothing(hasten: Hasten, stub: Stub, bus: Bus) -> None:
@@ -147,7 +147,7 @@ async def test_an_answer_that_is_left_is_cancelled_once(hasten: Hasten, stub: St
     events = hasten.chat("wait here")
     await anext(events)
     del events
-    await asyncio.wait_for(stub.stopped.wait(), 5)
+    await asyncio.wait_for(stub.stopped.wait(), 20)
     await hasten.bus.flush()
     await bus.flush()
     assert len(heard) == 1

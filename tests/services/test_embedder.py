@@ -212,7 +212,9 @@ async def test_a_drain_answers_what_was_accepted(bus: Bus) -> None:
     made = Embedder(Settings(), bus, Slow(0.05))
     await made.start()
     waiting = [asyncio.ensure_future(embed(bus, "x" * 400, f"{number}" + "y" * 400)) for number in range(5)]
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(20):
+        while made._service.active < len(waiting):
+            await asyncio.sleep(0.005)
     await made.drain()
     assert [len(reply.vectors) for reply in await asyncio.gather(*waiting)] == [2] * 5
     await made.close()

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from patience import until
-from replica_rig import ASK, events_of, notes, peers, text
+from replica_rig import ASK, events_of, notes, patient, peers, text
 from scripted_peers import ANSWER, PASSAGE, Scripted
 
 from hasten.bus import Bus
@@ -29,7 +29,7 @@ WITH_KNOWLEDGE = {**ASK, "knowledge": ["sea"]}
 
 @pytest_asyncio.fixture
 async def orchestrator(bus: Bus, peers: Scripted) -> AsyncIterator[Orchestrator]:
-    made = build(Settings(exact_wait_ms=20, silence_s=2.5, recent_s=60), bus)
+    made = patient(build(Settings(exact_wait_ms=20, silence_s=2.5, recent_s=60), bus))
     await made.start()
     yield made
     await made.drain()

@@ -209,7 +209,8 @@ async def test_after_a_truncate_two_hundred_askers_cost_one_generation_for_each_
         await until(lambda: min(replica.unit._freshness.applied for replica in replicas.all) >= sequence)
         streams = [await replicas.client.stream(CHAT, bodies[at % QUESTIONS], tenant="acme") for at in range(ASKERS)]
         answers = await asyncio.gather(*(events_of(stream) for stream in streams))
-        assert [type(events[-1]) for events in answers] == [Done] * ASKERS, "nobody was turned away"
+        ends = [events[-1] for events in answers]
+        assert [end for end in ends if not isinstance(end, Done)] == [], "nobody was turned away"
         assert (endpoint.num_requests, endpoint.num_errors) == (2 * QUESTIONS, 0)
         sources = [events[-1].cache for events in answers]
         assert sources.count("miss") == QUESTIONS
