@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from worker_rig import QUESTION, ask, model_of, running, until
+from patience import until
+from worker_rig import QUESTION, ask, model_of, running
 
 from hasten.bus import Bus
 from hasten.deadline import TENANT
