@@ -63,7 +63,7 @@ class Asking:
         )
 
     async def _read(self, bus: Bus, request: Generate) -> None:
-        given: dict[str, Any] = {"request_id": self.id, "deadline_ms": now_ms() + 600_000}
+        given: dict[str, Any] = {"request_id": self.id, "deadline_ms": now_ms() + 1e8}
         async for event in await bus.stream(GENERATE, request, slug="m", worker="w", headers={TENANT: "acme"}, **given):
             if isinstance(event, Chunk):
                 self.begun.set()

@@ -17,7 +17,7 @@ import psutil
 from hasten.messages.generate import Generate
 from hasten.models import LARGE, SMALL
 from hasten.run import run_loop
-from hasten.weights import prepare
+from hasten.weights import folder, prepare, requantized
 from hasten.worker.engines import EngineError
 from loadtest.engine_rig import Clock, Rig, Timed, median, model_of, prose, request, running
 
@@ -40,6 +40,19 @@ SPECULATIVE: dict[str, Variants] = {
     "llama": [("off", {}), ("ngram", {"llama_speculative": "ngram"})],
     "vllm": [("off", {}), ("ngram", {"vllm_ngram_tokens": 8})],
 }
+DRAFT: Variants = [
+    ("f16, off", {"path": LARGE.engine.path}),
+    (
+        "f16, draft",
+        {
+            "path": LARGE.engine.path,
+            "llama_speculative": "draft",
+            "llama_draft": f"{Path(LARGE.engine.path).stem}.q4_0.gguf",
+            "llama_draft_tokens": 6,
+        },
+    ),
+]
+"""The embedded weights guessed ahead by themselves in less precision: the only pair of one vocabulary that is here."""
 QUANTIZATION: dict[str, Variants] = {
     "llama": [(kind, {"path": LARGE.engine.path, "llama_quantization": kind}) for kind in ("", "q8_0", "q4_0")],
 }
@@ -100,7 +113,10 @@ class Bench:
     async def speculative(self) -> list[Row]:
         """A hundred tokens that copy the prompt, and a hundred that do not."""
         rows = []
-        for name, settings in SPECULATIVE.get(self._kind, []):
+        embedded = self._kind == "llama" and self._base["path"] == SMALL.engine.path
+        if embedded:
+            requantized(folder(self._data) / LARGE.engine.path, "q4_0")
+        for name, settings in SPECULATIVE.get(self._kind, []) + (DRAFT if embedded else []):
             async with self._running(settings) as rig:
                 copied, free = await rig.ask(request(COPY, 100)), await rig.ask(request(FREE, 100))
             rows.append(_row("speculative", name, {"copy_per_s": copied.per_s, "free_per_s": free.per_s}))

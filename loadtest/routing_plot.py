@@ -20,7 +20,7 @@ def plot(report: "Report", target: Path) -> None:
     kept = [row.kept_out for row in report.rows]
     for panel, name in zip(panels[0], sets, strict=True):
         for line, out in zip(report.lines, kept, strict=True):
-            if line.data != name or line.way == "estimate, form alone":
+            if line.data != name or line.way in ("estimate, form alone", "rules alone"):
                 continue
             plain = line.way in ("random", "prompt length")
             label = line.way if plain else f"{line.way} ({out.removeprefix('fitted on others: ')})"

@@ -1,6 +1,6 @@
 """Measures how well the router tells hard questions from easy ones, on public data, beside simple and published ways.
 
-    python -m loadtest.routing_quality --data DIR [--json] [--plot FILE.svg] [--shipped]
+    python -m loadtest.routing_quality --data DIR [--json] [--plot FILE.svg] [--shipped] [--draw N]
 
 DIR holds routellm_evals (per question whether Mixtral 8x7B and GPT-4 were right) and, to see what is taken for a known
 kind of text, any of banking77, clinc150, medical_question_pairs, fow_cache, nq_open_oracle, qmsum and xquad*; what is
@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 import hasten.router
+from hasten.router import rules
 from hasten.router.difficulty import UNKNOWN, Difficulty, estimate
 from hasten.router.estimator import Estimator, shipped
 from loadtest.asked import Asked, Flags
@@ -154,12 +155,20 @@ def simple(bench: Bench, asked: Asked) -> None:
     """The ways that need no training."""
     bench.add("random", "nothing fitted", asked, np.zeros(len(asked.rows)))
     bench.add("prompt length", "nothing fitted", asked, [len(row.text) for row in asked.rows])
+    bench.add("rules alone", "nothing fitted", asked, [by_rule(row.text) for row in asked.rows])
 
 
-def anew(bench: Bench, asked: Asked) -> None:
-    """Fits on the questions themselves, each time without those that are measured."""
+def by_rule(text: str) -> float:
+    """The score of a text of an unknown kind."""
+    question = rules.asked(text)
+    rule = rules.first(rules.FIRM + rules.HINTS, question)
+    return rule.bound(UNKNOWN) if rule else UNKNOWN
+
+
+def anew(bench: Bench, asked: Asked, draw: int) -> None:
+    """Fits on the questions themselves, each time without those that are measured; `draw` divides them otherwise."""
     by = {
-        "questions": by_question([row.text for row in asked.rows]),
+        "questions": by_question([row.text for row in asked.rows], draw=draw),
         "subjects": by_subject([row.subject for row in asked.rows]),
         "the data set": np.array([sorted({row.data for row in asked.rows}).index(row.data) for row in asked.rows]),
     }
@@ -248,7 +257,7 @@ def timed(asked: Asked) -> tuple[float, float]:
     return round(float(low)), round(float(high))
 
 
-def measured(folder: Path, embedding: Embedding, use_shipped: bool) -> Report:
+def measured(folder: Path, embedding: Embedding, use_shipped: bool, draw: int = 0) -> Report:
     """Everything that the data in `folder` allows; raises DataError without graded questions."""
     asked = Asked.of([row for rows in graded(folder).values() for row in rows], embedding)
     bench = Bench()
@@ -256,7 +265,7 @@ def measured(folder: Path, embedding: Embedding, use_shipped: bool) -> Report:
     if use_shipped:
         fitted_on = as_shipped(bench, asked)
     else:
-        anew(bench, asked)
+        anew(bench, asked, draw)
         fitted_on = "the other questions of DIR, as each row says"
     found, skipped = kinds(folder, embedding)
     return Report(
@@ -309,9 +318,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--shipped", action="store_true", help="measure the package's artefact instead of fitting anew")
+    parser.add_argument("--draw", type=int, default=0, help="another division of the questions into five parts")
     given = parser.parse_args()
     try:
-        report = measured(given.data, Embedding(), given.shipped)
+        report = measured(given.data, Embedding(), given.shipped, given.draw)
     except DataError as error:
         print(f"routing_quality: {error}", file=sys.stderr)
         return 2

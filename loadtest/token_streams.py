@@ -147,7 +147,6 @@ class Memory:
 
 async def at_rate(per_s: int, streams: int, seconds: float, slow: int) -> dict[str, Any]:
     """The figures of one rate, in a system of its own; `slow` readers over HTTP of each kind come on top."""
-    gc.disable()
     engine = f'kind = "{KIND}", slots = {streams + 3 * slow + 1}, queue = {streams}, sim_decode_per_s = {per_s}.0'
     http = f"127.0.0.1:{free_port()}"
     limits = {"WRITE_TIMEOUT_S": str(WRITE_TIMEOUT_S), "MAX_UNSENT_BYTES": str(MAX_UNSENT), "HTTP": http}
@@ -211,6 +210,7 @@ def main() -> None:
     parser.add_argument("--slow", type=int, default=2, help="readers over HTTP of each of three kinds")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    gc.disable()
     found: dict[str, Any] = {"cores": cores(), "join_ms": JOIN_S * 1000}
     for rate in given.rates:
         found[f"{rate}/s"] = asyncio.run(at_rate(rate, given.streams, given.seconds, given.slow))

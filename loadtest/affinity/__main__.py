@@ -45,8 +45,18 @@ def _say(found: Report | list[RealRow], as_json: bool) -> None:
     elif isinstance(found, Report):
         _show(found)
     else:
+        print("| | requests | failed | cached | replayed | TTFT P50 | replayed | P95 | replayed | shares |")
+        print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---|")
         for row in found:
-            print(row)
+            print(_real_line(row))
+
+
+def _real_line(row: RealRow) -> str:
+    rates = f"{row.hit_rate:.1%} | {row.hit_rate_replayed:.1%}"
+    times = (row.p50_ms, row.p50_ms_replayed, row.p95_ms, row.p95_ms_replayed)
+    shares = " ".join(f"{share:.0%}" for share in row.shares)
+    timed = " | ".join(f"{ms / 1000:.2f} s" for ms in times)
+    return f"| {row.case} | {row.requests} | {row.failed} | {rates} | {timed} | {shares} |"
 
 
 def _show(found: Report) -> None:

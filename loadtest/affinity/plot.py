@@ -24,7 +24,7 @@ def plot(report: Report, target: Path) -> None:
     times.legend(fontsize=8, loc="upper left")
     hits.axhline(report.ceiling, color="grey", linestyle=":", label="one cache without bounds")
     hits.set(ylim=(0, 0.4), xticks=LOADS, xlabel="load", ylabel="prompt blocks found in the prefix cache")
-    hits.legend(fontsize=8, loc="lower left")
+    hits.legend(fontsize=8, loc="lower center", ncols=2)
     for panel in (times, hits):
         panel.grid(alpha=0.3)
     figure.tight_layout()

@@ -14,6 +14,10 @@ BOUND = 1.25
 (Mirrokni, Thorup, Zadimoghaddam 2018)."""
 
 
+P95_MS = 2000.0
+"""What the router would have measured, on the low side: how soon it may think that a worker hangs."""
+
+
 class Facts(NamedTuple):
     """What a choice may go by: the number of the request, its prompt, the workers' names in order, what is known of
     those that have said something, and how many tokens of the prompt they have."""
@@ -59,7 +63,7 @@ def bounded_hashing(facts: Facts) -> str:
 def product(settings: Settings, *, cached: bool) -> Policy:
     """hasten's choice with these settings; without `cached` it is blind to prefixes, and so takes the least loaded."""
     balance = Balance(pressure=settings.pressure, near=settings.near_worker, near_ms=settings.near_ms)
-    usual = Usual(answer_ms=settings.service_prior_ms, token_ms=settings.token_ms, p95_ms=math.inf)
+    usual = Usual(answer_ms=settings.service_prior_ms, token_ms=settings.token_ms, p95_ms=P95_MS)
 
     def choose(facts: Facts) -> str:
         key = anchor(facts.prefix) if cached else str(facts.number)

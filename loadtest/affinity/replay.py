@@ -58,6 +58,7 @@ class SimWorker:
         self._cache = PrefixCache(config.cache_tokens // BLOCK)
         self._line: deque[tuple[int, Asked]] = deque()
         self._silent: dict[int, float] = {}
+        self._begun: dict[int, tuple[float, int]] = {}
         self._speed = Speed()
         self._active, self._seq = 0, 0
         self.asked = self.reused = 0
@@ -76,12 +77,14 @@ class SimWorker:
             self._begin(*self._line.popleft())
 
     def _begin(self, number: int, request: Asked) -> None:
+        self._begun[number] = self._clock.now_s, request.input_length
         known = self._cache.known(request.hash_ids)
         self.reused += known
         computed = request.input_length - min(known * BLOCK, request.input_length - 1)
         wait_s = prefill_s(self._config, computed, 0)
 
         def first() -> None:
+            del self._begun[number]
             self._cache.remember(request.hash_ids)
             self.first_s[number] = self._clock.now_s - self._silent.pop(number)
             self._clock.at(self._clock.now_s + answer_s, end)
@@ -93,6 +96,12 @@ class SimWorker:
 
         answer_s = decode_s(self._config, request.output_length)
         self._clock.at(self._clock.now_s + wait_s, first)
+
+    def _late_ms(self) -> float:
+        """As the worker's line says it."""
+        now_s, usual = self._clock.now_s, self._speed.first_ms
+        late = (1000 * (now_s - begun_s) - usual(tokens) for begun_s, tokens in self._begun.values())
+        return max((max(0.0, one) for one in late), default=0.0)
 
     def status(self) -> Status:
         """What it says of itself."""
@@ -110,6 +119,7 @@ class SimWorker:
             queue_limit=1 << 30,
             queued_tokens=sum(request.input_length for _, request in self._line),
             oldest_ms=1000 * (self._clock.now_s - oldest_s),
+            late_ms=self._late_ms(),
             cache_tokens=self._config.cache_tokens,
             token_ms=self._speed.token_ms,
             answer_ms=self._speed.answer_ms,

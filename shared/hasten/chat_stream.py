@@ -19,11 +19,11 @@ from hasten.topics import random_id
 
 SILENCE_S = 1.5
 """An orchestrator that is silent for longer is lost: it pings every half second."""
-RESUME_S = 5.0
+RESUME_S = 15.0
 """How long a lost answer is asked for, while there is a connection, before its end is a failure."""
 PAUSE_S = 0.1
-FIRST_S = 0.5
-"""Whoever is asked to go on says so at once; a process that hangs may be asked in vain, so this doubles each time."""
+FIRST_S, LATER_S = 0.5, 1.0
+"""Whoever is asked to go on says so at once. One that hangs may be asked in vain, several times: NATS does not know."""
 _GIVEN_UP = frozenset({"disconnected", "draining"})
 """How an orchestrator ends a stream that another one could go on with."""
 _NOBODY_YET = _GIVEN_UP | {"unavailable", "overloaded"}
@@ -153,7 +153,7 @@ class ChatStream:
             deadline_ms=self._deadline_ms,
             request_id=self.request_id,
             idle_s=self._silence_s,
-            first_s=FIRST_S * 2 ** (self._vain - 1),
+            first_s=FIRST_S if self._vain == 1 else LATER_S,
             next_seq=self._last + 1,
             resumable=True,
             probe=self._probe,

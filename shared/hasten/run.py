@@ -159,7 +159,7 @@ def _settle_heap() -> None:
     """Leaves what the start has made out of later garbage collections.
 
     A full one takes 40 to 90 ms in `hasten up`, and every stream waits for it: the p99 of what is added to a chunk at
-    200 streams goes from between 0.5 and 8 ms to 0.5 ms (`python -m loadtest.token_streams`).
+    200 streams goes from between 0.5 and 8 ms to 0.5 ms (`hasten bench`).
     """
     gc.collect()
     gc.freeze()

@@ -25,7 +25,7 @@ from hasten.topics import PING_S, BadName, Reply, Topic, random_id
 __all__ = ["PING_S", "Admit", "Call", "Handler", "Service"]
 
 log = logger("service")
-OVERTAKING_S = (0.01, 0.1)
+OVERTAKING_S = 0.01
 """A CANCEL sent right behind its request comes by another subscription and is mostly heard first."""
 _requests = counter("requests_total", "Requests heard, by outcome", "service", "topic", "outcome")
 _active = gauge("requests_active", "Requests being handled", "service", "topic")
@@ -142,8 +142,7 @@ class Service:
     def _on_cancel(self, _: Any, tokens: dict[str, str]) -> None:
         key = (tokens["tenant"], tokens["request_id"])
         if not self._stop(key):
-            for later_s in OVERTAKING_S:
-                asyncio.get_running_loop().call_later(later_s, self._stop, key)
+            asyncio.get_running_loop().call_later(OVERTAKING_S, self._stop, key)
 
     def _stop(self, key: tuple[str, str]) -> bool:
         call = self._calls.get(key)

@@ -229,9 +229,9 @@ def test_nesting_of_a_large_body_is_found_quickly(unit: bytes) -> None:
     def best(work: Any) -> float:
         times = []
         for _ in range(3):
-            started = time.perf_counter()
+            started = time.thread_time()
             work()
-            times.append(time.perf_counter() - started)
+            times.append(time.thread_time() - started)
         return min(times)
 
     assert best(lambda: nesting(body)) < 2 * best(lambda: msgspec.json.decode(body)) + 0.005

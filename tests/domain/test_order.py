@@ -3,10 +3,12 @@
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hasten.order import AGEING_S, MOST_PRIORITY, REMEMBERED, Order, Waiter, due_of
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def _served(order: Order, count: int) -> list[Waiter]:
@@ -110,6 +112,7 @@ def test_tenants_that_have_gone_are_forgotten() -> None:
     assert len(order._away) <= REMEMBERED
 
 
+@PATIENT
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.floats(0.1, 50.0), st.integers(-3, 3)), max_size=60), st.data())
 def test_everybody_is_served_once_or_has_left(arrivals: list[tuple[str, float, int]], data: st.DataObject) -> None:
     order = Order()
@@ -135,6 +138,7 @@ def test_everybody_is_served_once_or_has_left(arrivals: list[tuple[str, float, i
     assert {id(one) for one in there} == {id(one) for one in served} | {id(one) for one in left}
 
 
+@PATIENT
 @given(
     st.lists(st.lists(st.floats(0.5, 20.0), min_size=40, max_size=40), min_size=2, max_size=4),
     st.integers(1, 60),

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hasten.router.difficulty import UNKNOWN, estimate
@@ -129,6 +129,7 @@ def test_every_feature_has_its_words_and_a_finite_value() -> None:
 
 
 @given(st.text(max_size=2000))
+@settings(deadline=None)
 def test_any_text_has_a_finite_surface(text: str) -> None:
     values = surface(text)
     assert len(values) == MANY
@@ -136,6 +137,7 @@ def test_any_text_has_a_finite_surface(text: str) -> None:
 
 
 @given(st.text(max_size=300), st.integers(-3, 1000), st.integers(-5, 10**6), st.integers(0, 2**32 - 1))
+@settings(deadline=None)
 def test_any_request_gets_a_score_between_0_and_1(text: str, turns: int, tokens: int, seed: int) -> None:
     vector = directions(np.random.default_rng(seed).normal(size=(1, shipped().dim)).astype(np.float32))
     for given_vector in (None, vector[0].astype("<f4").tobytes()):

@@ -117,8 +117,14 @@ def test_a_slower_worker_is_chosen_only_when_the_faster_ones_are_busy() -> None:
 
 def test_a_worker_that_hangs_loses_even_what_it_has_in_its_cache() -> None:
     """c5-08: how long the oldest has waited is known before any request ends."""
-    hangs, other = Load(name="hangs", slots=8, in_flight=1, oldest_ms=3000), Load(name="other", slots=8, in_flight=7)
+    hangs, other = Load(name="hangs", slots=8, in_flight=1, late_ms=3000), Load(name="other", slots=8, in_flight=7)
     assert choose([hangs, other], {"hangs": 900}) == "other"
+
+
+def test_a_long_prompt_is_no_hang() -> None:
+    """It is the oldest without a token for a long time, and its worker keeps its conversations."""
+    has = Load(name="has", slots=8, in_flight=1, oldest_ms=30_000, late_ms=400)
+    assert choose([has, Load(name="other", slots=8)], {"has": 900}) == "has"
 
 
 def test_the_order_of_the_workers_does_not_matter() -> None:
@@ -133,10 +139,12 @@ def test_speed_is_of_what_was_computed_and_claims_nothing_at_first() -> None:
     assert (speed.token_ms, speed.answer_ms) == (0.0, 0.0)
     speed.finished(0.0, 0, 400.0)
     assert (speed.token_ms, speed.answer_ms) == (0.0, 400.0)
+    assert speed.first_ms(1000) == 5000, "a guess on the long side"
     for _ in range(2):
         speed.finished(100.0, 1000, 600.0)
         speed.finished(10.0, 100, 200.0)
     assert round(speed.token_ms, 6) == 0.1
+    assert round(speed.first_ms(1000), 3) == 100
     for _ in range(400):
         speed.finished(400.0, 1000, 600.0)
     assert round(speed.token_ms, 3) == 0.4, "the past fades"
@@ -155,14 +163,14 @@ def test_a_worker_that_begins_to_hang_loses_its_share_within_seconds() -> None:
                 del running[at]
         if tick % 25 == 0:
             for name, running in busy.items():
-                oldest_ms = 1000 * (now - min(running.values(), default=now))
+                late_ms = max(0.0, 1000 * (now - min(running.values(), default=now) - ends[name]))
                 fields: dict[str, Any] = {
                     "slots": 16,
                     "active": min(16, len(running)),
                     "queued": max(0, len(running) - 16),
                 }
                 status = Status(
-                    seq=tick, started_ms=1, state="ready", engine="sim", model="m", oldest_ms=oldest_ms, **fields
+                    seq=tick, started_ms=1, state="ready", engine="sim", model="m", late_ms=late_ms, **fields
                 )
                 workers.hear("m", name, status, now)
         if tick % 2 == 0:

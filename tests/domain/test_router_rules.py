@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hasten.router.rules import FIRM, HINTS, LONG_TOKENS, asked, first
@@ -98,6 +98,7 @@ def test_names_are_unique_and_bounds_make_sense() -> None:
 
 
 @given(st.text(max_size=500))
+@settings(deadline=None)
 def test_any_text_is_answered(text: str) -> None:
     first(FIRM + HINTS, asked(text))
 

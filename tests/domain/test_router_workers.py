@@ -115,7 +115,7 @@ def test_long_prompts_go_to_different_workers() -> None:
 
 
 def test_a_hanging_worker_gets_no_more_while_another_works() -> None:
-    hangs, busy = Load(name="hangs", slots=8, in_flight=1, oldest_ms=9000), Load(name="busy", slots=8, in_flight=7)
+    hangs, busy = Load(name="hangs", slots=8, in_flight=1, late_ms=9000), Load(name="busy", slots=8, in_flight=7)
     chosen = choose([hangs, busy], "k")
     assert chosen is not None
     assert chosen.name == "busy"

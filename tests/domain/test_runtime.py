@@ -1,6 +1,7 @@
 """The order in which services start and stop, and what happens when one of them cannot."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -114,6 +115,21 @@ async def test_a_second_stop_ends_the_drain() -> None:
         loop.call_later(0.1, stop.ask)
         assert await asyncio.wait_for(serving, 5) == 1
     assert "closed a" in log
+
+
+async def test_what_the_start_has_made_is_left_out_of_garbage_collections() -> None:
+    stop, frozen = Stop(), list[int]()
+
+    def ready() -> None:
+        frozen.append(gc.get_freeze_count())
+        stop.ask()
+
+    gc.unfreeze()
+    try:
+        assert await serve(Runtime([]), stop, ready=ready) == 0
+    finally:
+        gc.unfreeze()
+    assert frozen[0] > 0
 
 
 def test_only_what_a_person_can_put_right_is_a_sentence() -> None:

@@ -84,8 +84,9 @@ def test_a_template_gets_plain_turns_and_tools_that_may_be_used() -> None:
     assert chat(_request(tools=TOOLS, tool_choice="none"))["tools"] is None
 
 
-def _piece(text: str, tokens: int, finish_reason: str | None = None, cached: int = 0) -> Any:
-    piece = SimpleNamespace(text=text, token_ids=list(range(tokens)), finish_reason=finish_reason)
+def _piece(text: str, tokens: int, finish_reason: str | None = None, cached: int = 0, *, probable: bool = False) -> Any:
+    found = [{at: SimpleNamespace(logprob=-0.5 - at)} for at in range(tokens)] if probable else None
+    piece = SimpleNamespace(text=text, token_ids=list(range(tokens)), finish_reason=finish_reason, logprobs=found)
     return SimpleNamespace(outputs=[piece], num_cached_tokens=cached)
 
 
@@ -100,6 +101,12 @@ def test_text_comes_as_it_is_and_tokens_are_counted() -> None:
     assert [delta.text for delta in deltas] == ["Hel", "lo"]
     assert end.finish_reason == "length"
     assert (end.usage.prompt_tokens, end.usage.completion_tokens, end.usage.cached_tokens) == (9, 4, 4)
+
+
+def test_how_probable_tokens_were_comes_no_later_than_they() -> None:
+    assert sampling(_request(confidence_after=2), 9)["logprobs"] == 1
+    deltas, _ = _read(Output(9, TextReader()), _piece("Hello", 2, probable=True), _piece("", 1, "stop", probable=True))
+    assert [(delta.text, delta.logprobs) for delta in deltas] == [("", [-0.5, -1.5]), ("Hello", []), ("", [-0.5])]
 
 
 @pytest.mark.parametrize("reason", ["abort", "error", "repetition"])

@@ -108,11 +108,11 @@ async def test_nothing_is_sent_after_a_discard() -> None:
 async def test_writing_is_linear_in_the_number_of_deltas() -> None:
     async def seconds(deltas: int) -> float:
         writer = ChunkWriter(Reader().send, join_s=60)
-        began = time.process_time()
+        began = time.thread_time()
         for _ in range(deltas):
             await writer.write("token ")
         await writer.flush()
-        return time.process_time() - began
+        return time.thread_time() - began
 
     few, many = min([await seconds(20_000) for _ in range(3)]), min([await seconds(200_000) for _ in range(3)])
     assert many < 40 * few

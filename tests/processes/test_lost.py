@@ -16,7 +16,9 @@ from replica_rig import Gate
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
+from hasten.chat_stream import ChatStream
 from hasten.client import Hasten
+from hasten.deadline import now_ms
 from hasten.gateway.service import Gateway, build
 from hasten.gateway.settings import Settings
 from hasten.keys import create
@@ -26,6 +28,8 @@ from hasten.nats_server import NatsServer
 from hasten.worker.engines.sim import answer_tokens
 from loadtest.staleness.fleet import Member
 
+PATIENCE_S = 55.0
+"""NATS hands every other resume to the orchestrator that hangs."""
 ANSWER = " ".join(f"word{at}" for at in range(60))
 ASK = {"messages": [{"role": "user", "content": "When does the tide rise?"}], "cache": {"mode": "off"}}
 WORKERS = """
@@ -45,7 +49,7 @@ async def orchestrators(nats_server: NatsServer, bus: Bus, tmp_path: Path) -> As
 @pytest_asyncio.fixture
 async def gateway(nats_server: NatsServer) -> AsyncIterator[Gateway]:
     bus = await Bus.connect(nats_server.url)
-    made = build(Settings(http="127.0.0.1:0"), bus)
+    made = build(Settings(http="127.0.0.1:0", resume_s=PATIENCE_S), bus)
     await made.start()
     yield made
     await made.drain()
@@ -67,7 +71,8 @@ class Reader:
         self._more.set()
 
     async def by_nats(self, hasten: Hasten) -> None:
-        async for event in hasten.chat(ASK):
+        stream = ChatStream(hasten.bus, "acme", ASK, deadline_ms=now_ms() + PATIENCE_S * 1000, resume_s=PATIENCE_S)
+        async for event in await stream.open():
             if isinstance(event, Chunk):
                 self.seqs.append(event.seq)
                 self._add(event.text)
@@ -134,13 +139,15 @@ async def test_the_text_of_a_worker_that_is_killed_is_finished_by_another(
     await peers.start()
     await asyncio.gather(*(worker.start() for worker in workers), orchestrators.add())
     reader = Reader()
-    async with Hasten.connect(nats_server.url, tenant="acme") as hasten:
-        reading = asyncio.create_task(reader.by_nats(hasten))
-        await reader.has_read(3)
-        workers[0].signal(signal.SIGKILL)
-        await reading
+    try:
+        async with Hasten.connect(nats_server.url, tenant="acme") as hasten:
+            reading = asyncio.create_task(reader.by_nats(hasten))
+            await reader.has_read(3)
+            workers[0].signal(signal.SIGKILL)
+            await reading
+    finally:
+        await asyncio.gather(*(worker.stop() for worker in workers))
     asked = Generate(messages=[Turn(role="user", content="When does the tide rise?")])
     assert reader.text == "".join(answer_tokens(asked, ""))
     assert reader.seqs == list(range(len(reader.seqs)))
-    await asyncio.gather(*(worker.stop() for worker in workers))
     await peers.close()

@@ -100,7 +100,7 @@ def _held() -> dict[str, set[object]]:
     own = psutil.Process()
     listening = {each.laddr for each in own.net_connections(kind="tcp") if each.status == psutil.CONN_LISTEN}
     connected = {each.laddr for each in own.net_connections(kind="tcp") if each.status == psutil.CONN_ESTABLISHED}
-    threads = {one.name for one in threading.enumerate() if not one.name.startswith("asyncio_")}
+    threads = {one.ident for one in threading.enumerate() if not one.name.startswith("asyncio_")}
     children = {child.pid for child in own.children(recursive=True) if not _is_passing(child)}
     return {
         "ports": set(listening),
@@ -220,6 +220,10 @@ async def test_an_engine_that_hangs_is_given_up_and_its_slot_with_it(kind: Kind)
     async with asyncio.timeout(PATIENCE_S):
         await engine.drain()
         server.thaw() if server else process.resume()  # type: ignore[union-attr]
+        if server:
+            await engine.close()
+            engine = kind.make(url=server.url)
+            await engine.start()
         assert await text(engine, asked(max_tokens=1))
     await engine.close()
     if server:

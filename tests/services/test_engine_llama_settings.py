@@ -30,7 +30,7 @@ async def _said(data: Path, window: int = 512, **settings: Any) -> str:
     engine = LlamaEngine.from_config(Model(name="m", slug="m", engine=config, context_window=window), data)
     await engine.start()
     try:
-        request = Generate(messages=[Turn(role="user", content=COPY)], max_tokens=30, temperature=0.0)
+        request = Generate(messages=[Turn(role="user", content=COPY)], max_tokens=16, temperature=0.0)
         events = [event async for event in engine.generate("acme/r", request)]
         return "".join(event.text for event in events if not isinstance(event, End))
     finally:

@@ -44,7 +44,7 @@ class Asking:
         self._reading = asyncio.create_task(self._read(slug, request))
 
     async def _read(self, slug: str, request: Generate) -> None:
-        given: dict[str, Any] = {"request_id": self._id, "deadline_ms": now_ms() + 600_000}
+        given: dict[str, Any] = {"request_id": self._id, "deadline_ms": now_ms() + 1e8}
         stream = await self._bus.stream(GENERATE, request, slug=slug, worker="w1", headers={TENANT: "acme"}, **given)
         async for event in stream:
             self.events.append(event)

@@ -302,17 +302,23 @@ async def test_the_cache_decides_by_how_an_answer_ended_whether_it_is_kept(
 async def test_an_answer_overtaken_by_a_change_is_marked_and_not_stored(
     client: Bus, orchestrator: Orchestrator, peers: Scripted
 ) -> None:
-    peers.chunk_delay_s = 0.1
+    applied = asyncio.Event()
+
+    async def hold(*_: Any) -> None:
+        await applied.wait()
+
+    peers.broken["w1"] = hold
     body = {**ASK, "cache": {"tags": ["prices:7"]}}
     reading = asyncio.create_task(ask(client, body))
     await until(lambda: peers.generated)
     sequence = await client.store(CHANGE, Change(table="prices", key=7), source="shop")
     await until(lambda: orchestrator._freshness.applied >= sequence)
-    peers.chunk_delay_s = 0.0
+    applied.set()
     late = await ask(client, body)
     first = await reading
     assert notes(first)["cache"]["reason"] == "stale"
     assert (text(first), late[-1].cache) == (ANSWER, "miss")
+    await until(lambda: peers.puts)
     assert [put.read_seq for put in peers.puts] == [sequence]
 
 

@@ -263,3 +263,23 @@ async def test_nobody_to_go_on_is_said_with_what_was_sent(replicas: Replicas, pe
     await one.die()
     failure = await reading.end()
     assert (failure.code, failure.tokens_sent) == ("incomplete", 5)
+
+
+async def test_a_server_that_is_away_in_mid_stream_costs_a_pause_or_a_typed_error(
+    nats_server: NatsServer, peers: Scripted
+) -> None:
+    """c4-21: whatever was under way when the connections broke, nothing comes twice, in disorder or with a gap."""
+    peers.answer = ANSWER
+    async with running(nats_server, 1, silence_s=1.0) as replicas:
+        gate, reading = Gate(peers, 5), Reading(replicas.client)
+        await reading.has_read(5)
+        await nats_server.stop(kill=True)
+        await until(lambda: not replicas.client.connected and not replicas.all[0].bus.connected)
+        await nats_server.start()
+        gate.open()
+        last = await reading.end()
+    assert ANSWER.startswith(reading.text)
+    if isinstance(last, Failure):
+        assert (last.tokens_sent, last.code in RETRYABLE) == (len(reading.chunks), True)
+    else:
+        assert reading.text == ANSWER

@@ -126,3 +126,14 @@ async def test_one_tenant_cannot_fill_the_line() -> None:
     assert line.share_ms("acme") > 0
     release.set()
     await asyncio.gather(*tasks)
+
+
+async def test_late_is_who_takes_longer_in_a_slot_than_its_prompt_explains() -> None:
+    line = Line(1, 4)
+    assert line.late_ms(lambda tokens: 0.0) == 0.0
+    async with line.place("acme", 1000, 0.0, 0) as place:
+        await asyncio.sleep(0.05)
+        assert line.late_ms(lambda tokens: 0.01 * tokens) >= 30
+        assert line.late_ms(lambda tokens: 1000.0 * tokens) == 0.0, "a long prompt"
+        place.spoken = True
+        assert line.late_ms(lambda tokens: 0.0) == 0.0

@@ -22,4 +22,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     write_timeout_s: float = 30.0
     max_unsent_bytes: int = 1024 * 1024
     silence_s: float = 1.5
-    resume_s: float = 5.0
+    resume_s: float = 15.0

@@ -21,7 +21,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `cascade` says whether a small model that was preferred for want of a known difficulty can be overruled by its own
     signs: off, hold (its answer is held back to its end, or for `cascade_hold_tokens`), or first_tokens (for
     `cascade_first_tokens`). Among the signs are a mean and a least log-probability of its tokens below
-    `cascade_mean_logprob` and `cascade_min_logprob` (0: no bound)."""
+    `cascade_mean_logprob` and `cascade_min_logprob` (0: no bound); the default is what escalates a fifth of the
+    embedded model's answers to questions with a passage (loadtest.cascade), and has to be set for any other."""
 
     limit: int = 512
     waiting: int = 512
@@ -37,7 +38,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cascade: Literal["off", "hold", "first_tokens"] = "off"
     cascade_hold_tokens: int = 1024
     cascade_first_tokens: int = 8
-    cascade_mean_logprob: float = -1.0
+    cascade_mean_logprob: float = -0.65
     cascade_min_logprob: float = 0.0
     replay_words: int = 24
     recent_entries: int = 1024

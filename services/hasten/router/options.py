@@ -113,7 +113,7 @@ def usable(model: Model, load: Load, request: Route, policy: Settings) -> bool:
     """Whether the worker could take the request, but for a full queue and a cool-down."""
     if not load.ready or load.name in request.exclude:
         return False
-    if not set(request.needs) <= set(load.capabilities or model.capabilities):
+    if request.needs and not set(request.needs) <= set(load.capabilities or model.capabilities):
         return False
     return window_of(model, load) >= least_tokens(request, policy)
 

@@ -16,6 +16,7 @@ from hasten.messages.generate import STATUS, Status
 from hasten.messages.route import MODELS, ROUTE, ModelList, Models, Route, Routed
 from hasten.models import Model, ModelTable
 from hasten.router.decision import Decision, cooldown_ms, decide
+from hasten.router.estimator import shipped
 from hasten.router.failure_memory import FailureMemory
 from hasten.router.knowledge import Knowledge
 from hasten.router.memory import Memory, missed
@@ -50,8 +51,9 @@ class Router:
         self._service.listen(SENT, self._on_sent)
 
     async def start(self) -> None:
-        """Learns what the other replicas know and subscribes. Until `settle_ms` later a request that finds no worker
-        waits for one to say its first word."""
+        """Loads the estimate of difficulty, learns what the other replicas know and subscribes. Until `settle_ms` later
+        a request that finds no worker waits for one to say its first word."""
+        await asyncio.to_thread(shipped)
         await self._memory.start()
         self._settled_s = time.monotonic() + self._settings.settle_ms / 1000
         await self._service.start()

@@ -51,7 +51,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
     `ready` says that it takes requests (heard of lately, neither starting, draining nor down). `in_flight` are the
     requests in slots, in its queue, and on the way from here; `full` goes by the worker's own word only. `tokens` is
-    the prompt work waiting, `oldest_ms` how long the oldest request without a token has waited. `token_ms` is the time
+    the prompt work waiting, `oldest_ms` how long the oldest request without a token has waited and `late_ms` how
+    much longer than its prompt explains one in a slot has. `token_ms` is the time
     of a prompt token and `answer_ms` that of an answer after its first one, as the worker measured them (0: not yet).
     `breaker` is its state and `cooling_ms` how long it lets nothing through (0: the worker may be asked). `sent`
     counts the requests sent there since it was first heard of, by all replicas.
@@ -64,6 +65,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 0
     tokens: int = 0
     oldest_ms: float = 0.0
+    late_ms: float = 0.0
     continues: bool = False
     capabilities: list[str] = []
     context_window: int = 0
@@ -79,17 +81,17 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         return max(0.0, self._work_ms(over, usual)) / self.slots if over > 0 else 0.0
 
     def pressure_ms(self, usual: Usual) -> float:
-        """Work per slot in ms, plus what the oldest request waits beyond the usual: hanging workers get no more."""
-        return self._work_ms(self.in_flight, usual) / self.slots + self.late_ms(usual)
+        """Work per slot in ms, plus for how long it seems to hang: hanging workers get no more."""
+        return self._work_ms(self.in_flight, usual) / self.slots + self.hangs_ms(usual)
 
-    def late_ms(self, usual: Usual) -> float:
-        """How much longer than usual the oldest request without a token has waited."""
-        return max(0.0, self.oldest_ms - usual.p95_ms)
+    def hangs_ms(self, usual: Usual) -> float:
+        """For how long a request in a slot has been silent beyond what its prompt and the P95 explain."""
+        return max(0.0, self.late_ms - usual.p95_ms)
 
     def first_token_ms(self, work: Work, usual: Usual) -> float:
         """Estimated time to the first token of a request: the wait, and the part of its prompt to be computed."""
         left = max(0, work.tokens - work.cached.get(self.name, 0))
-        return self.wait_ms(usual) + left * (self.token_ms or usual.token_ms) + self.late_ms(usual)
+        return self.wait_ms(usual) + left * (self.token_ms or usual.token_ms) + self.hangs_ms(usual)
 
     def _work_ms(self, requests: int, usual: Usual) -> float:
         return requests * (self.answer_ms or usual.answer_ms) + self.tokens * (self.token_ms or usual.token_ms)
@@ -196,6 +198,7 @@ def _load(name: str, worker: _Worker, breaker: Breaker, now_s: float) -> Load:
         in_flight=status.active + status.queued + len(worker.sent),
         tokens=status.queued_tokens + sum(tokens for _, tokens in worker.sent),
         oldest_ms=status.oldest_ms,
+        late_ms=status.late_ms,
         continues=status.continues,
         capabilities=status.capabilities,
         context_window=status.context_window,

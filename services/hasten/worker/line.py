@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from hasten.limit import SHARE, of_one_tenant
 from hasten.order import Order, Waiter, due_of
@@ -61,6 +61,12 @@ class Line:
         now = asyncio.get_running_loop().time()
         silent = (one for one in (*self._waiting, *self._holding) if not one.spoken)
         return max(((now - one.since) * 1000 for one in silent), default=0.0)
+
+    def late_ms(self, first_ms: Callable[[int], float]) -> float:
+        """How much longer one has been in a slot without a token than `first_ms` says of so many tokens; at least 0."""
+        now = asyncio.get_running_loop().time()
+        silent = (one for one in self._holding if not one.spoken)
+        return max((max(0.0, (now - one.entered) * 1000 - first_ms(one.tokens)) for one in silent), default=0.0)
 
     def wait_ms(self, tenant: str, priority: int) -> float:
         """How long a newcomer would wait for a slot, by what those here were expected to take; 0 with a free one."""

@@ -280,6 +280,7 @@ class Worker:
             queue_limit=self._model.engine.queue,
             queued_tokens=line.queued_tokens,
             oldest_ms=round(line.oldest_ms(), 1),
+            late_ms=round(line.late_ms(self._speed.first_ms), 1),
             continues=engine.continues,
             capabilities=engine.capabilities,
             context_window=self._model.context_window,

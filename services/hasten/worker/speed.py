@@ -2,6 +2,8 @@
 
 _FADE = 0.98
 """What an earlier measurement still counts for at the next one: about the last 50 requests."""
+_UNKNOWN_MS = 5.0
+"""For each prompt token: 200 a second, slower than most."""
 
 
 class Speed:
@@ -26,6 +28,10 @@ class Speed:
     def token_ms(self) -> float:
         """Time to the first token per prompt token computed."""
         return self._first_ms / self._tokens if self._tokens else 0.0
+
+    def first_ms(self, tokens: int) -> float:
+        """How long a prompt of so many tokens takes in a slot at most; a guess until something was measured."""
+        return tokens * (self.token_ms or _UNKNOWN_MS)
 
     @property
     def answer_ms(self) -> float:

@@ -61,9 +61,10 @@ class Status(Body, frozen=True, kw_only=True, omit_defaults=True):
 
     `seq` counts from 1 since `started_ms`; a worker that is not heard of for 2 s is gone. `active` requests are in
     slots and `queued` wait for one; `queued_tokens` is the prompt work waiting; `oldest_ms` is how long the oldest
-    request without a token, in line or in a slot, has been there. `loop_lag_ms` is the worst of late. `token_ms` is the
-    time to the first token per prompt token that had to be computed and `answer_ms` how long a slot is held after it,
-    both means of late and 0 until measured; `cache_tokens` is how many tokens of earlier prompts it keeps computed.
+    request without a token, in line or in a slot, has been there, and `late_ms` how much longer than its prompt
+    explains one has been in a slot without a token. `loop_lag_ms` is the worst of late. `token_ms` is the time to the
+    first token per prompt token that had to be computed and `answer_ms` how long a slot is held after it, both means of
+    late and 0 until measured; `cache_tokens` is how many tokens of earlier prompts it keeps computed.
     """
 
     seq: int
@@ -81,6 +82,7 @@ class Status(Body, frozen=True, kw_only=True, omit_defaults=True):
     capabilities: list[str] = []
     context_window: int = 0
     loop_lag_ms: float = 0.0
+    late_ms: float = 0.0
     cache_tokens: int = 0
     token_ms: float = 0.0
     answer_ms: float = 0.0

@@ -1,7 +1,7 @@
 """Connections that carry one exchange at a time, so that giving up an exchange is to hang up.
 
 httpcore never resets an HTTP/2 stream: over a shared connection the server would go on for nobody, and a hundred of
-those later the connection takes no more (docs/decisions/0016).
+those later the connection takes no more (docs/decisions/0016-a-connection-for-each-exchange.md).
 """
 
 import asyncio

@@ -186,7 +186,8 @@ class LlamaEngine:
         for name in request.extra:
             if name not in SAMPLING:
                 del body[name]
-        return {**body, "return_progress": True}
+        limit = min(request.max_tokens, self._model.context_window)  # beyond 2^31 - 1 it would be refused
+        return {**body, "max_tokens": limit, "return_progress": True}
 
     def _submit(self, tenant: str, body: dict[str, Any], flow: Flow) -> None:
         running = self._pool.submit(self._run, tenant, body, flow)

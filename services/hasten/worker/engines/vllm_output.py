@@ -31,14 +31,15 @@ class Output:
         """The objects for one RequestOutput of kind DELTA; raises EngineError for an end that is none."""
         (piece,) = output.outputs
         self._tokens += len(piece.token_ids)
-        deltas = self._reader.read(piece.text, list(piece.token_ids))
+        deltas, probable = self._reader.read(piece.text, list(piece.token_ids)), _probable(piece)
         if piece.finish_reason is None:
-            return [_object(delta) for delta in deltas]
+            return [*probable, *(_object(delta) for delta in deltas)]
         if piece.finish_reason not in ENDS:
             raise EngineError("upstream", f"vLLM ended the generation ({piece.finish_reason})", retry_after_ms=1000)
         deltas += self._reader.finish()
         reason = "tool_calls" if self._reader.calls and piece.finish_reason == "stop" else piece.finish_reason
-        return [*(_object(delta) for delta in deltas), _object({}, reason) | {"usage": self._usage(output)}]
+        end = _object({}, reason) | {"usage": self._usage(output)}
+        return [*probable, *(_object(delta) for delta in deltas), end]
 
     def _usage(self, output: Any) -> dict[str, Any]:
         cached = {"cached_tokens": output.num_cached_tokens or 0}
@@ -47,6 +48,14 @@ class Output:
             "completion_tokens": self._tokens,
             "prompt_tokens_details": cached,
         }
+
+
+def _probable(piece: Any) -> list[dict[str, Any]]:
+    """How probable the tokens of a piece were, where that was asked."""
+    if not piece.logprobs:
+        return []
+    found = [{"logprob": each[token].logprob} for token, each in zip(piece.token_ids, piece.logprobs, strict=True)]
+    return [{"choices": [{"index": 0, "delta": {}, "logprobs": {"content": found}}]}]
 
 
 def _object(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:

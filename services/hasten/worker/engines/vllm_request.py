@@ -58,6 +58,7 @@ def sampling(request: Generate, room: int) -> dict[str, Any]:
         **extra,
         **options,
         **({"structured_outputs": form} if form else {}),
+        **({"logprobs": 1} if request.confidence_after else {}),
         "stop": request.stop,
         "max_tokens": min(request.max_tokens, room),
         "n": 1,
