@@ -78,6 +78,20 @@ class Failing(SimEngine):
             yield event
 
 
+class Held(SimEngine):
+    """Notes the question of each generation, and answers none until `gate` is set."""
+
+    def __init__(self, model: Model, gate: asyncio.Event) -> None:
+        super().__init__(model)
+        self.gate, self.asked = gate, list[str]()
+
+    async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
+        self.asked.append(request.messages[-1].text)
+        await self.gate.wait()
+        async for event in super().generate(request_id, request):
+            yield event
+
+
 class Gated(Failing):
     """Counts what it does; starts only when `gate` is set."""
 
