@@ -85,6 +85,8 @@ class Bus:
                 _dropped.labels(error.sub.subject).inc()
             if connected:
                 log.warning("connection: %s", type(error).__name__)
+            elif cancelled():
+                raise asyncio.CancelledError  # else nats-py, which has lost it, would try for ever
 
         client = Connection()
         bus = cls(client, inbox)

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from small_talk import ECHO, Company, Said, Say, echo, until
+from patience import until
+from small_talk import ECHO, Company, Said, Say, echo
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
@@ -37,6 +38,9 @@ async def test_large_messages_behind_a_slow_handler_are_not_dropped(nats_server:
     assert sizes == [900 * 1024] * 40
     await until(lambda: service.pending == 0)
     assert _dropped() == before
+    labels = {"service": service.name, "subject": ECHO.pattern}
+    for unit in ("messages", "bytes"):
+        assert REGISTRY.get_sample_value(f"hasten_bus_pending_{unit}", labels) == 0
     await bus.close()
 
 

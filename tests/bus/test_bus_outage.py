@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from small_talk import ECHO, TELL, Company, Said, Say, Tell, echo, tell, until
+from patience import until
+from small_talk import ECHO, TELL, Company, Said, Say, Tell, echo, tell
 
 from hasten.bus import LATE_REPLY_S, Bus, Unreachable
 from hasten.deadline import now_ms
@@ -27,6 +29,20 @@ async def test_no_server_is_one_sentence_without_the_password() -> None:
         await Bus.connect(f"nats://user:secret@127.0.0.1:{free_port()}", timeout_s=0.5)
     assert "no NATS server answers at" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+async def test_no_server_is_said_also_when_the_refusal_and_the_end_of_the_patience_meet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then asyncio.wait_for, with which nats-py waits, answers the cancellation with the refusal."""
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        time.sleep(0.2)  # noqa: ASYNC251  the loop stands still until both are due
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(asyncio, "open_connection", refuse)
+    with pytest.raises(Unreachable, match="no NATS server answers at"):
+        await Bus.connect("nats://127.0.0.1:4222", timeout_s=0.1)
 
 
 async def half_a_server(greeting: bytes) -> tuple[asyncio.Server, asyncio.Event, str]:

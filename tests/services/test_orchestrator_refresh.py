@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from patience import until
 from replica_rig import (
     ASK,
     Gate,
@@ -20,7 +21,6 @@ from replica_rig import (
     replicas,
     running,
     text,
-    until,
 )
 from scripted_peers import Scripted
 
@@ -156,6 +156,7 @@ async def test_an_expired_answer_is_served_while_one_is_made_only_where_the_oper
         await until(lambda: not one.unit._flights.all and not other.unit._flights.all)
         assert len(peers.generated) == 2
         assert text(await replicas.ask(other, body)) == peers.answer
+        await until(lambda: not any(one.unit._flights.all or one.unit._refresher._tasks for one in replicas.all))
         await asyncio.sleep(0.5)
         assert (await replicas.ask(one, patient))[-1].cache == "miss", "never beyond the caller's own limit"
         await until(lambda: not one.unit._flights.all)

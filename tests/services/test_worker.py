@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worker_rig import QUESTION, ask, model_of, running, statuses_of, until
+from patience import until
+from worker_rig import QUESTION, Held, ask, model_of, running, statuses_of
 
 from hasten.bus import Bus
 from hasten.deadline import TENANT
@@ -50,7 +51,7 @@ async def test_defaults_of_the_model_reach_the_engine(bus: Bus) -> None:
 
 
 async def test_cancel_by_request_id_stops_the_engine_and_frees_the_slot(bus: Bus) -> None:
-    model = model_of(slots=1, sim_decode_per_s=20)
+    model = model_of(slots=1, sim_decode_per_s=20, sim_answer="word " * 400)
     engine = SimEngine(model)
     async with running(bus, model, lambda: engine) as worker:
         task = asyncio.create_task(ask(bus))
@@ -68,7 +69,8 @@ async def test_cancel_by_request_id_stops_the_engine_and_frees_the_slot(bus: Bus
 
 
 async def test_cancel_in_the_line_leaves_the_line(bus: Bus) -> None:
-    async with running(bus, model_of(slots=1, sim_decode_per_s=20)) as worker:
+    model, gate = model_of(slots=1), asyncio.Event()
+    async with running(bus, model, lambda: Held(model, gate)) as worker:
         first = asyncio.create_task(ask(bus))
         await until(lambda: worker.status().active == 1)
         second = asyncio.create_task(ask(bus, request_id="r2"))
@@ -76,6 +78,7 @@ async def test_cancel_in_the_line_leaves_the_line(bus: Bus) -> None:
         await bus.publish(CANCEL, Nothing(), tenant="acme", request_id="r2")
         assert (await second)[-1].code == "cancelled"
         assert worker.status().queued == 0
+        gate.set()
         assert isinstance((await first)[-1], Done)
 
 
@@ -107,12 +110,14 @@ async def test_status_numbers_itself_and_tells_each_state(bus: Bus) -> None:
 
 async def test_a_drain_is_announced_first_and_finishes_what_was_accepted(bus: Bus) -> None:
     heard = await statuses_of(bus)
-    async with running(bus, model_of(slots=1, sim_decode_per_s=100)) as worker:
+    model, gate = model_of(slots=1), asyncio.Event()
+    async with running(bus, model, lambda: Held(model, gate)) as worker:
         tasks = [asyncio.create_task(ask(bus, request_id=f"r{at}")) for at in range(3)]
         await until(lambda: worker.status().queued == 2)
         draining = asyncio.create_task(worker.drain())
         await until(lambda: any(status.state == "draining" for status in heard))
         assert not draining.done()
+        gate.set()
         assert all(isinstance(events[-1], Done) for events in await asyncio.gather(*tasks))
         await draining
         (refused,) = await ask(bus, request_id="late")
