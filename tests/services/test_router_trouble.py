@@ -136,6 +136,16 @@ async def test_a_request_waits_for_the_first_to_be_back_if_that_is_soon(bus: Bus
     assert routed.model == "b"
 
 
+async def test_a_pause_that_a_worker_was_asked_for_is_waited_for_like_any_other(bus: Bus, start: Start) -> None:
+    router = await start(wait_ms=60_000)
+    for slug, pause_ms in (("b", 1500.0), ("a", 400_000.0)):
+        await Workers(bus).say(slug, f"{slug}-1", seq=9, slots=500, pause_ms=pause_ms)
+    await until(lambda: router.report()["models"][0]["each"][0].get("cooling_ms", 0) > 0)
+    routed = await ask(bus)
+    assert isinstance(routed, Routed)
+    assert routed.model == "b"
+
+
 async def test_nobody_waits_beyond_the_deadline(bus: Bus, start: Start) -> None:
     router = await start(wait_ms=600_000)
     for slug in "ab":
