@@ -103,7 +103,6 @@ async def test_an_error_of_the_background_send_is_raised_to_the_writer() -> None
     await asyncio.sleep(0.05)
     with pytest.raises(ConnectionError):
         await writer.write("c")
-        await writer.flush()
 
 
 async def test_nothing_is_sent_after_a_discard() -> None:
