@@ -175,7 +175,7 @@ async def test_signals_of_a_terminal_do_not_end_the_engine(tmp_path: Path) -> No
 
 
 async def test_reads_and_writes_go_on_during_a_compaction(tmp_path: Path) -> None:
-    shares = []
+    shares: list[float] = []
     while not shares or (shares[-1] >= 0.5 and len(shares) < 3):
         shares.append(await share_of_the_slowest(tmp_path / str(len(shares))))
     assert shares[-1] < 0.5
