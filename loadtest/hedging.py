@@ -19,12 +19,12 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from hasten.bench.figures import percentile
 from hasten.bus import Bus
 from hasten.discovery import survey
 from hasten.messages.chat import CHAT, Chunk, Done, Note
@@ -121,11 +121,6 @@ async def load(bus: Bus, requests: int, per_s: float, seed: int) -> list[Asked]:
     return await asyncio.gather(*tasks)
 
 
-def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that this share of them does not exceed."""
-    return sorted(values)[math.ceil(share * len(values)) - 1]
-
-
 async def arm(folder: Path, given: argparse.Namespace, share: float) -> dict[str, Any]:
     """The figures of one system; its calls are counted from the first of the warm-up on."""
     server = await NatsServer(folder / "jetstream").start()
@@ -141,7 +136,7 @@ async def arm(folder: Path, given: argparse.Namespace, share: float) -> dict[str
             "hedge_share": share,
             "requests": len(asked),
             "failed": sum(not one.done for one in asked),
-            **{f"p{part * 100:g}_ms": round(quantile(times, part), 1) for part in (0.5, 0.95, 0.99, 0.999)},
+            **{f"p{part * 100:g}_ms": round(percentile(times, part), 1) for part in (0.5, 0.95, 0.99, 0.999)},
             "hedged": sum(one.hedged for one in asked),
             "won": sum(one.won for one in asked),
             "extra_calls": round(calls / len(warm + asked) - 1, 4),
@@ -166,7 +161,9 @@ def virtual(tail: str, share: float, calls: int = 40_000) -> dict[str, float]:
             ms, made = min(ms, after_ms + second.first_token_s(USUAL_MS / 1000) * 1000), made + 1
         hedges.heard("sim", ms)
         times.append(ms)
-    parts = {f"p{part * 100:g}_ms": round(quantile(times[calls // 4 :], part), 1) for part in (0.5, 0.95, 0.99, 0.999)}
+    parts = {
+        f"p{part * 100:g}_ms": round(percentile(times[calls // 4 :], part), 1) for part in (0.5, 0.95, 0.99, 0.999)
+    }
     return {"hedge_share": share, **parts, "extra_calls": round(made / calls, 4)}
 
 

@@ -27,7 +27,7 @@ from hasten.messages.failure import Failed
 from hasten.messages.retrieve import Document
 from hasten.nats_server import free_port
 from loadtest.crew import TENANT, Crew, crew, ready
-from loadtest.single_flight import spread
+from loadtest.spread import spread
 
 AT_ONCE = 24
 LONGEST_S = 1.5

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 import hasten.router
+from hasten.bench.figures import percentile
 from hasten.router import rules
 from hasten.router.difficulty import UNKNOWN, Difficulty, estimate
 from hasten.router.estimator import Estimator, shipped
@@ -253,8 +254,7 @@ def timed(asked: Asked) -> tuple[float, float]:
         since = time.thread_time_ns()
         estimate(row.text, whole)
         took.append((time.thread_time_ns() - since) / 1000)
-    low, high = np.percentile(took[10:] or took, [50, 95])
-    return round(float(low)), round(float(high))
+    return round(percentile(took[10:] or took, 0.5)), round(percentile(took[10:] or took, 0.95))
 
 
 def measured(folder: Path, embedding: Embedding, use_shipped: bool, draw: int = 0) -> Report:

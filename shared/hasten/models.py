@@ -114,7 +114,12 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def cache_tokens(self) -> int:
         """How many tokens of earlier prompts a worker of it is expected to keep computed."""
         engine = self.engine
-        if engine.kind == "sim" and not engine.sim_prefix_cache:
+        switches = {
+            "llama": engine.llama_prefix_cache,
+            "vllm": engine.vllm_prefix_cache,
+            "sim": engine.sim_prefix_cache,
+        }
+        if not switches.get(engine.kind, True):
             return 0
         return engine.cache_tokens or engine.slots * self.context_window
 

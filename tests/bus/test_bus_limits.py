@@ -5,7 +5,8 @@ from functools import partial
 from typing import Any
 
 from nats.aio.msg import Msg
-from small_talk import ECHO, TELL, TICK, Company, Said, Say, Tell, Tick, echo, tell, until
+from patience import until
+from small_talk import ECHO, TELL, TICK, Company, Said, Say, Tell, Tick, echo, tell
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms

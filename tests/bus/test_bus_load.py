@@ -2,7 +2,8 @@
 
 import asyncio
 
-from small_talk import ECHO, Company, Said, Say, echo, until
+from patience import until
+from small_talk import ECHO, Company, Said, Say, echo
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms

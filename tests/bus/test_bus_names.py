@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 from nats.aio.msg import Msg
-from small_talk import ECHO, TELL, TICK, Company, Say, Tell, Tick, echo, tell, until
+from patience import until
+from small_talk import ECHO, TELL, TICK, Company, Say, Tell, Tick, echo, tell
 
 from hasten.bus import Bus
 from hasten.messages.chat import Ping

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_talk import ECHO, TELL, Company, Said, Say, Tell, echo, tell, until
+from patience import until
+from small_talk import ECHO, TELL, Company, Said, Say, Tell, echo, tell
 
 from hasten.bus import LATE_REPLY_S, Bus, Unreachable
 from hasten.deadline import now_ms

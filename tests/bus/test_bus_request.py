@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from small_talk import ECHO, TICK, Company, Said, Say, Tick, echo, until
+from patience import until
+from small_talk import ECHO, TICK, Company, Said, Say, Tick, echo
 
 from hasten.bus import Bus
 from hasten.codec import MAX_NESTING, nesting

@@ -4,9 +4,11 @@ import asyncio
 import time
 
 import pytest
+import uvloop
 
 from hasten.deadline import now_ms
 from hasten.messages.chat import Chunk, Done
+from hasten.messages.failure import Failure
 from hasten.stream import LATE_S, Stream
 
 IDLE_S = 0.5
@@ -45,3 +47,20 @@ async def test_a_sender_that_stays_silent_is_lost_all_the_same(spoke: bool) -> N
     since_s = time.monotonic()
     assert (await ended).code == "incomplete"
     assert time.monotonic() - since_s >= 0.9 * IDLE_S, "it was listened for once more"
+
+
+def test_the_last_fraction_of_a_millisecond_ends_a_stream_on_the_loop_of_the_services() -> None:
+    """uvloop takes a timer of less than half a millisecond for none, and what it returns then knows no time."""
+
+    async def nobody() -> None:
+        pass
+
+    async def ends(left_ms: float) -> Failure:
+        async with asyncio.timeout(60):
+            stream = Stream(now_ms() + left_ms, 30.0, lambda: None, nobody)
+            return await anext(stream)  # type: ignore[no-any-return]
+
+    async def all_end() -> list[Failure]:
+        return [await ends(at / 100) for at in range(100)]
+
+    assert {failure.code for failure in uvloop.run(all_end())} == {"deadline"}

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from nats.aio.msg import Msg
-from small_talk import ECHO, TELL, Company, Said, Say, Tell, tell, until
+from patience import until
+from small_talk import ECHO, TELL, Company, Said, Say, Tell, tell
 
 from hasten.bus import Bus
 from hasten.deadline import REQUEST_ID, TENANT, now_ms

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from nats.errors import OutboundBufferLimitError
-from replica_rig import until
+from patience import until
 
 from hasten.bus import Bus
 from hasten.freshness import Freshness

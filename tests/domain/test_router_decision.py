@@ -140,6 +140,7 @@ LOADS = st.builds(
     tokens=st.integers(0, 9000),
     cooling_ms=st.sampled_from([0.0, 0.0, 50.0, 90_000.0]),
     oldest_ms=st.floats(0, 9000),
+    late_ms=st.floats(0, 9000),
     capabilities=CAPABILITIES,
     context_window=st.sampled_from([0, 512, 8192]),
 )

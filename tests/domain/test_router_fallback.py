@@ -143,6 +143,16 @@ def test_a_model_that_hangs_loses_its_share_at_once() -> None:
     shares = Counter(choose(snapshot, key=str(number)).option.model.name for number in range(300))
     assert min(shares.values()) > 90, "near-equals are spread"
     hangs = facts(
-        model("a"), model("b"), a=known(200), b=known(220), loads={"a": [Load(name="a-1", slots=64, oldest_ms=900)]}
+        model("a"),
+        model("b"),
+        a=known(200),
+        b=known(220),
+        loads={"a": [Load(name="a-1", slots=64, oldest_ms=900, late_ms=800)]},
     )
     assert {choose(hangs, key=str(number)).option.model.name for number in range(300)} == {"b"}
+
+
+def test_a_long_prompt_that_is_being_computed_does_not_make_its_model_slow() -> None:
+    computing = {"a": [Load(name="a-1", slots=64, oldest_ms=4000)]}
+    snapshot = facts(model("a"), model("b"), a=known(200), b=known(220), loads=computing)
+    assert {choose(snapshot, key=str(number)).option.model.name for number in range(300)} == {"a", "b"}

@@ -101,8 +101,12 @@ async def test_an_error_of_the_background_send_is_raised_to_the_writer() -> None
     with contextlib.suppress(ConnectionError):  # raised here already where the machine stood still
         await writer.write("b")
     await asyncio.sleep(0.05)
-    with pytest.raises(ConnectionError):
+
+    async def go_on() -> None:
         await writer.write("c")
+
+    with pytest.raises(ConnectionError):
+        await go_on()
 
 
 async def test_nothing_is_sent_after_a_discard() -> None:

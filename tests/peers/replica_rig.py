@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -167,12 +167,6 @@ def text(events: list[Any]) -> str:
 
 def notes(events: list[Any]) -> dict[str, Any]:
     return {event.kind: event.data for event in events if isinstance(event, Note)}
-
-
-async def until(condition: Callable[[], Any], timeout_s: float = 20) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 @pytest_asyncio.fixture

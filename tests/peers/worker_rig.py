@@ -64,12 +64,6 @@ async def statuses_of(bus: Bus) -> list[Status]:
     return heard
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
 class Failing(SimEngine):
     """Fails with `error` after three words, once."""
 

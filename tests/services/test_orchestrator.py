@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
-from replica_rig import ASK, events_of, notes, patient, peers, text, until
+from patience import until
+from replica_rig import ASK, events_of, notes, patient, peers, text
 from scripted_peers import ANSWER, PASSAGE, Scripted
 
 from hasten.bus import Bus

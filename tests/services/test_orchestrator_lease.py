@@ -5,7 +5,8 @@ import hashlib
 from typing import Any
 
 import pytest
-from replica_rig import ASK, Gate, Replica, Replicas, events_of, first_chunk, peers, replicas, until
+from patience import until
+from replica_rig import ASK, Gate, Replica, Replicas, events_of, first_chunk, peers, replicas
 from scripted_peers import Scripted
 
 from hasten.bus import Bus

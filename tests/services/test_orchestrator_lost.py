@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from replica_rig import ASK, Gate, Replicas, events_of, first_chunk, notes, peers, replicas, text, until
+from patience import until
+from replica_rig import ASK, Gate, Replicas, events_of, first_chunk, notes, peers, replicas, text
 from scripted_peers import PASSAGE, Scripted
 
 from hasten.messages.change import CHANGE, Change

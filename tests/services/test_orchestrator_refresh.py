@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from patience import until
 from replica_rig import (
     ASK,
     Gate,
@@ -20,7 +21,6 @@ from replica_rig import (
     replicas,
     running,
     text,
-    until,
 )
 from scripted_peers import Scripted
 

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest_asyncio
+from patience import until
 from scripted_peers import Scripted
-from small_talk import until
 
 from hasten.bus import Bus
 from hasten.codec import decode

@@ -4,7 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from replica_rig import ASK, Gate, Replica, Replicas, events_of, peers, replicas, running, until
+from patience import until
+from replica_rig import ASK, Gate, Replica, Replicas, events_of, peers, replicas, running
 from scripted_peers import PASSAGE, Scripted
 
 from hasten.bus import Bus

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from replica_rig import ASK, Gate, Replica, Replicas, events_of, first_chunk, notes, peers, replicas, text, until
+from patience import until
+from replica_rig import ASK, Gate, Replica, Replicas, events_of, first_chunk, notes, peers, replicas, text
 from scripted_peers import ANSWER, Scripted
 
 from hasten.deadline import TENANT

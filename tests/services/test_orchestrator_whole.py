@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from replica_rig import Gate, caching, events_of, first_chunk, half_scripted, running, text, until
+from patience import until
+from replica_rig import Gate, caching, events_of, first_chunk, half_scripted, running, text
 from scripted_peers import ANSWER, Scripted
 
 from hasten.bus import Bus

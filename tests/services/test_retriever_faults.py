@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from indexed_words import DIM, HashedWords
-from retriever_rig import Rig, running, until, vectors_for
+from patience import until
+from retriever_rig import Rig, running, vectors_for
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms

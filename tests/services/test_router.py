@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest_asyncio
+from patience import until
 from router_rig import EASY, HARD, Attempts, Workers, ask, figures, samples
-from small_talk import until
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
+from patience import until
 from router_rig import Attempts, Workers, ask, figures, samples
-from small_talk import until
 
 from hasten.bus import Bus
 from hasten.messages.attempt import ATTEMPTED

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest_asyncio
+from patience import until
 from router_rig import EASY, Attempts, Workers, ask, figures, samples
-from small_talk import until
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
@@ -64,7 +64,7 @@ async def test_a_model_that_hangs_loses_its_share_before_any_request_has_ended(b
     await attempts.say(40, "b", ttft_ms=210.0)
     await until(lambda: (samples(router, "a"), samples(router, "b")) == (40, 40))
     assert min((await shares(bus)).values()) > 10, "near-equals are spread"
-    await Workers(bus).say("a", "a-1", started_ms=2, slots=500, active=3, oldest_ms=2500.0)
+    await Workers(bus).say("a", "a-1", started_ms=2, slots=500, active=3, oldest_ms=2500.0, late_ms=2400.0)
     await until(lambda: router.report()["models"][0]["each"][0].get("oldest_ms") == 2500)
     assert await shares(bus) == {"b": 60}
     assert samples(router, "a") == 40, "and none has ended"

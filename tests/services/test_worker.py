@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worker_rig import QUESTION, Held, ask, model_of, running, statuses_of, until
+from patience import until
+from worker_rig import QUESTION, Held, ask, model_of, running, statuses_of
 
 from hasten.bus import Bus
 from hasten.deadline import TENANT

@@ -3,7 +3,8 @@
 import asyncio
 from typing import Any
 
-from worker_rig import QUESTION, Held, ask, model_of, running, until
+from patience import until
+from worker_rig import QUESTION, Held, ask, model_of, running
 
 from hasten.bus import Bus
 from hasten.deadline import TENANT

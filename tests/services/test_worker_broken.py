@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
-from worker_rig import Failing, Gated, ask, first_breaks, model_of, running, statuses_of, until
+from patience import until
+from worker_rig import Failing, Gated, ask, first_breaks, model_of, running, statuses_of
 
 from hasten.bus import Bus
 from hasten.messages.chat import Chunk, Done

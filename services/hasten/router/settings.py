@@ -24,8 +24,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     unmeasured model gets while measured ones would do, and `max_probes` how many of them may be in flight at once;
     after `enough_samples` of them it is measured, so that few requests ever pay for the knowledge. A probe counts until
     its attempt has ended, or for `probe_s`: by then it is in the worker's own count. None is sent while another has
-    waited for longer than `probe_patience_ms`. `answer_tokens` is
-    the length of an answer that costs are compared for, and `min_answer_tokens` the room that an answer must have.
+    waited for longer than `probe_patience_ms`. `answer_tokens` is the length of an answer that costs are compared for,
+    and `min_answer_tokens` the room that an answer must have.
     `estimate_slack` is by how much a prompt's estimated size may exceed its real one: a request is refused as too long
     only beyond that, because the compressor counts exactly.
 

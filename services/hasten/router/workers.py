@@ -52,10 +52,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     `ready` says that it takes requests (heard of lately, neither starting, draining nor down). `in_flight` are the
     requests in slots, in its queue, and on the way from here; `full` goes by the worker's own word only. `tokens` is
     the prompt work waiting, `oldest_ms` how long the oldest request without a token has waited and `late_ms` how
-    much longer than its prompt explains one in a slot has. `token_ms` is the time
-    of a prompt token and `answer_ms` that of an answer after its first one, as the worker measured them (0: not yet).
-    `breaker` is its state and `cooling_ms` how long it lets nothing through (0: the worker may be asked). `sent`
-    counts the requests sent there since it was first heard of, by all replicas.
+    much longer than its prompt explains one in a slot has. `token_ms` is the time of a prompt token and `answer_ms`
+    that of an answer after its first one, as the worker measured them (0: not yet). `breaker` is its state and
+    `cooling_ms` how long it lets nothing through (0: the worker may be asked). `sent` counts the requests sent there
+    since it was first heard of, by all replicas.
     """
 
     name: str
