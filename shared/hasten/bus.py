@@ -279,21 +279,11 @@ class Bus:
         subject = topic.subject(**tokens)
         tenant = tokens["tenant"] if "tenant" in tokens else checked("tenant", (headers or {})[TENANT])
         sent_headers = self._headers(deadline_ms, request_id, headers) | ({RESUMABLE: "1"} if resumable else {})
-        watched: list[tuple[str, Callable[[], None]]] = []
+        look, end_look = self._lookout(probe, lambda: stream.lose(f"the process of the {probe} has ended"))
 
         def ended() -> None:
             forget_replies()
-            for _, forget in watched:
-                forget()
-
-        def gone() -> None:
-            stream.lose(f"the process of the {probe} has ended")
-
-        async def look_for(replica: str) -> None:
-            if not watched:
-                watched.append(self.watch_reader(gone))
-            with contextlib.suppress(nats.errors.Error):
-                await self._client.publish(f"$SRV.PING.{probe}.{replica}", b"", watched[0][0])
+            end_look()
 
         async def abandon() -> None:
             await self._cancel(tenant, request_id)
@@ -305,9 +295,16 @@ class Bus:
                 stream.fail(failed.failure)
 
         reply, forget_replies = self._open(receive)
-        look = look_for if probe else None
-        more: dict[str, Any] = {"next_seq": next_seq, "first_s": first_s, "resumable": resumable, "probe": look}
-        stream = Stream(deadline_ms, idle_s, ended, abandon, **more)
+        stream = Stream(
+            deadline_ms,
+            idle_s,
+            ended,
+            abandon,
+            next_seq=next_seq,
+            first_s=first_s,
+            resumable=resumable,
+            probe=look if probe else None,
+        )
         try:
             await self.send(subject, body, reply=reply, headers=sent_headers)
         except nats.errors.Error as error:
@@ -317,6 +314,24 @@ class Bus:
             ended()
             raise
         return stream
+
+    def _lookout(
+        self, service: str, gone: Callable[[], None]
+    ) -> tuple[Callable[[str], Awaitable[None]], Callable[[], None]]:
+        """What looks for the process of a service's replica, calling `gone` when it has ended, and what stops that."""
+        watched: list[tuple[str, Callable[[], None]]] = []
+
+        async def look(replica: str) -> None:
+            if not watched:
+                watched.append(self.watch_reader(gone))
+            with contextlib.suppress(nats.errors.Error):
+                await self._client.publish(f"$SRV.PING.{service}.{replica}", b"", watched[0][0])
+
+        def stop() -> None:
+            for _, forget in watched:
+                forget()
+
+        return look, stop
 
     async def _cancel(self, tenant: str | None, request_id: str) -> None:
         if tenant is not None:
