@@ -58,7 +58,7 @@ def test_the_last_fraction_of_a_millisecond_ends_a_stream_on_the_loop_of_the_ser
     async def ends(left_ms: float) -> Failure:
         async with asyncio.timeout(60):
             stream = Stream(now_ms() + left_ms, 30.0, lambda: None, nobody)
-            return await anext(stream)  # type: ignore[no-any-return]
+            return await anext(stream)
 
     async def all_end() -> list[Failure]:
         return [await ends(at / 100) for at in range(100)]
