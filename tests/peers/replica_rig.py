@@ -52,7 +52,7 @@ class Replica:
         return any(one.subject == CHAT.pattern for one in self.unit.service._hearing)
 
     async def hear(self, yes: bool) -> None:
-        """Lets it hear new requests, or leaves them to the others."""
+        """Lets it hear new requests, or leaves them to the others; what was sent to it before is still heard."""
         service = self.unit.service
         if yes and not self.hears:
             chat = next(one for one in service._heard if one.topic is CHAT)
@@ -61,7 +61,7 @@ class Replica:
         elif not yes and self.hears:
             chats = [one for one in service._hearing if one.subject == CHAT.pattern]
             service._hearing.remove(chats[0])
-            await chats[0].unsubscribe()
+            await chats[0].drain()  # type: ignore[no-untyped-call]
         await self.bus.flush()
 
     async def die(self) -> None:
