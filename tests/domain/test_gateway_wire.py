@@ -73,6 +73,9 @@ def test_a_failure_after_tokens_is_an_error_and_an_end() -> None:
         "error": {"message": "lost", "type": "server_error", "param": None, "code": "incomplete", "retryable": True},
     }
     assert end == "[DONE]"
+    _, told, _ = frames(Chunk(seq=0, text="a"), Failure(code="upstream", model="small", tokens_sent=20))
+    known = {name: told["error"][name] for name in ("retryable", "model", "tokens_sent")}
+    assert known == {"retryable": True, "model": "small", "tokens_sent": 20}
 
 
 def test_what_is_no_part_of_the_answer_makes_no_frame() -> None:
