@@ -11,6 +11,8 @@ from hasten.worker.engines.refusal import RETRY_MS, refusal
 
 BROKEN_OFF = ("error", "abort", "aborted", "cancelled")
 """What some servers give as a finish reason when there was none."""
+LEAST_LOGPROB = -9999.0
+"""What OpenAI says of a token that is all but impossible; the infinity of others is no JSON."""
 
 
 class Answer:
@@ -24,6 +26,7 @@ class Answer:
         self._finish_reason = ""
         self._usage = Usage()
         self._spoken = False
+        self._text, self._reasoning = _Text(), _Text()
         self._anonymous = 0
 
     def take(self, plain: dict[str, Any]) -> list[Delta]:
@@ -39,7 +42,8 @@ class Answer:
         deltas = []
         for choice in map(_object, _list(plain.get("choices"))):
             if choice.get("index") in (0, None):
-                self._finish_reason = _text(choice.get("finish_reason")) or self._finish_reason
+                reason = choice.get("finish_reason")
+                self._finish_reason = reason if isinstance(reason, str) and reason else self._finish_reason
                 deltas += [delta] if (delta := self._delta_of(choice)) else []
         self._spoken = self._spoken or any(delta.text or delta.tool_calls for delta in deltas)
         return deltas
@@ -57,9 +61,10 @@ class Answer:
         piece = _object(choice.get("delta") or choice.get("message"))
         if piece.get("function_call"):
             raise EngineError("unsupported", "functions are called as tools only: ask with tools", param="tools")
+        thought = _string(piece.get("reasoning_content")) or _string(piece.get("reasoning"))
         made = Delta(
-            text=_said(piece.get("content")) + _text(piece.get("refusal")),
-            reasoning=_text(piece.get("reasoning_content")) or _text(piece.get("reasoning")),
+            text=self._text.add(_said(piece.get("content")) + _string(piece.get("refusal"))),
+            reasoning=self._reasoning.add(thought),
             tool_calls=[self._numbered(_call(_object(one))) for one in _list(piece.get("tool_calls"))] or None,
             logprobs=_logprobs(choice.get("logprobs")),
         )
@@ -71,6 +76,23 @@ class Answer:
             self._anonymous += bool(call["function"].get("name"))
             return {**call, "index": self._anonymous - 1} if self._anonymous else call
         return call
+
+
+class _Text:
+    """One kind of text. Half a surrogate pair waits for the other half; one that stays alone is no character."""
+
+    def __init__(self) -> None:
+        self._half = ""
+
+    def add(self, piece: str) -> str:
+        """What can be shown with this piece."""
+        text = self._half + piece
+        if text.isascii():
+            self._half = ""
+            return text
+        self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+        whole = text.removesuffix(self._half) if self._half else text
+        return whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _said(content: Any) -> str:
@@ -88,8 +110,9 @@ def _call(delta: dict[str, Any]) -> dict[str, Any]:
     function = dict(_object(delta.get("function")))
     if isinstance(function.get("arguments"), dict):
         function["arguments"] = msgspec.json.encode(function["arguments"]).decode()
-    texts = (delta.get("id"), function.get("name"), function.get("arguments"))
-    if not all(text is None or isinstance(text, str) for text in texts) or not _is_number(delta.get("index")):
+    for text in (delta.get("id"), function.get("name"), function.get("arguments")):
+        _string(text)
+    if not _is_number(delta.get("index")):
         raise _odd()
     return {**delta, "function": function}
 
@@ -110,32 +133,39 @@ def _list(value: Any) -> list[Any]:
     raise _odd()
 
 
+def _string(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise _odd()
+
+
 def _odd() -> EngineError:
-    return EngineError("upstream", "an event of the stream has another form than OpenAI's", retry_after_ms=RETRY_MS)
+    return EngineError("upstream", "an object of the stream has another form than OpenAI's", retry_after_ms=RETRY_MS)
 
 
 def _logprobs(plain: Any) -> list[float]:
     tokens = plain.get("content") if isinstance(plain, dict) else None
     found = [token.get("logprob") for token in tokens if isinstance(token, dict)] if isinstance(tokens, list) else []
-    return [float(one) for one in found if isinstance(one, int | float)]
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def usage_of(plain: dict[str, Any]) -> Usage:
-    """OpenAI's usage object as ours; what it lacks, and what is no count, is 0."""
-    prompt, completion = plain.get("prompt_tokens_details"), plain.get("completion_tokens_details")
-    details = dict(prompt) if isinstance(prompt, dict) else {}
-    return Usage(
-        prompt_tokens=_count(plain.get("prompt_tokens")),
-        completion_tokens=_count(plain.get("completion_tokens")),
-        cached_tokens=_count(details.pop("cached_tokens", 0)),
-        prompt_tokens_details=details or UNSET,
-        completion_tokens_details=completion if isinstance(completion, dict) else None,
-    )
+    return [max(LEAST_LOGPROB, min(0.0, one)) for one in found if isinstance(one, int | float) and one == one]
 
 
 def _count(value: Any) -> int:
-    return int(value) if isinstance(value, int | float) and 0 <= value < 2**53 else 0
+    """A number of tokens; 0 for what is none."""
+    return int(value) if isinstance(value, int | float) and 0 < value < 2**53 and value == value // 1 else 0
+
+
+def _counts(plain: Any) -> dict[str, Any]:
+    found = plain if isinstance(plain, dict) else {}
+    return {name: _count(value) for name, value in found.items() if isinstance(value, int | float)}
+
+
+def usage_of(plain: dict[str, Any]) -> Usage:
+    """OpenAI's usage object as ours; what it lacks, or says in another form, is 0."""
+    prompt, details = _count(plain.get("prompt_tokens")), _counts(plain.get("prompt_tokens_details"))
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=_count(plain.get("completion_tokens")),
+        cached_tokens=min(details.pop("cached_tokens", 0), prompt),
+        prompt_tokens_details=details or UNSET,
+        completion_tokens_details=_counts(plain.get("completion_tokens_details")) or None,
+    )
