@@ -106,7 +106,7 @@ def test_a_pause_runs_out_while_nothing_more_is_heard() -> None:
 
 
 def test_long_prompts_go_to_different_workers() -> None:
-    """c5-17: equal counts would put both of 21,000 tokens on one worker."""
+    """Equal counts would put both of 21,000 tokens on one worker."""
     for key in "abcdefgh":
         workers, where = Workers(), {}
         for name in ("w1", "w2"):
