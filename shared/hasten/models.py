@@ -89,10 +89,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One row of the table.
 
     `name` is the public name and `slug` its subject token (made from the name when absent). `capabilities`: tools,
-    json, vision, logprobs, n. `quality` is 0 to 1, costs are dollars per 1,000 tokens, `ttft_prior_ms` counts until
-    there are measurements. `token_budget` is the prompt size to aim for. `tokenizer` names a folder in the data
-    folder's models/ with a tokenizer.json; without one tokens are estimated from bytes, on the safe side.
-    `defaults` are sampling options for what a request leaves open.
+    json, vision, and logprobs, which are for the orchestrator's own judgement of a draft. `quality` is 0 to 1, costs
+    are dollars per 1,000 tokens, `ttft_prior_ms` counts until there are measurements. `token_budget` is the prompt size
+    to aim for. `tokenizer` names a folder in the data folder's models/ with a tokenizer.json; without one tokens are
+    estimated from bytes, on the safe side. `defaults` are sampling options for what a request leaves open.
     """
 
     name: str
