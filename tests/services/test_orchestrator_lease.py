@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 from patience import until
-from replica_rig import ASK, Gate, Replica, Replicas, events_of, first_chunk, peers, replicas
+from replica_rig import ASK, Gate, Replica, Replicas, events_of, first_chunk, loyal, peers, replicas
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
 from hasten.messages.chat import Done
 from hasten.orchestrator.lease import BUCKET
 
-__all__ = ["peers", "replicas"]
+__all__ = ["loyal", "peers", "replicas"]
+pytestmark = pytest.mark.usefixtures("loyal")
 
 
 async def pair(replicas: Replicas) -> tuple[Replica, Replica]:
