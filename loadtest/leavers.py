@@ -72,6 +72,14 @@ class Rig(msgspec.Struct, kw_only=True):
         options = {"cache": {"mode": "off"}} if number % 2 else {"knowledge": self.knowledge}
         return {"messages": [{"role": "user", "content": f"What is said of {words}?"}], **options}
 
+    async def post(self, body: dict[str, Any]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the edge that has asked, and has read nothing yet."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        content = json.dumps(body).encode()
+        head = f"Host: x\r\nAuthorization: Bearer {self.key}\r\nContent-Length: {len(content)}\r\n\r\n".encode()
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\n" + head + content)
+        return reader, writer
+
 
 async def closes(rig: Rig, number: int, after_s: float) -> None:
     """Leaves the loop."""
@@ -111,10 +119,7 @@ def hangs_up(stream: bool) -> "Leave":
     """Ends its TCP connection to the gateway."""
 
     async def leave(rig: Rig, number: int, after_s: float) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
-        content = json.dumps(rig.body(number) | {"stream": stream}).encode()
-        head = f"Host: x\r\nAuthorization: Bearer {rig.key}\r\nContent-Length: {len(content)}\r\n\r\n".encode()
-        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\n" + head + content)
+        reader, writer = await rig.post(rig.body(number) | {"stream": stream})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(after_s):
                 while await reader.read(65536):
@@ -204,11 +209,8 @@ async def _by_nats(rig: Rig, body: dict[str, Any], began: asyncio.Event) -> None
 
 
 async def _by_http(rig: Rig, body: dict[str, Any], began: asyncio.Event) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
+    reader, writer = await rig.post(body | {"stream": True})
     try:
-        content = json.dumps(body | {"stream": True}).encode()
-        head = f"Host: x\r\nAuthorization: Bearer {rig.key}\r\nContent-Length: {len(content)}\r\n\r\n".encode()
-        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\n" + head + content)
         while part := await reader.read(65536):
             if b'"content"' in part:
                 began.set()

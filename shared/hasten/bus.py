@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
 import nats.errors
@@ -20,6 +20,7 @@ from hasten.messages.failure import Failed, Failure
 from hasten.stream import IDLE_S, Stream
 from hasten.telemetry import counter, logger, where
 from hasten.topics import Topic, checked, random_id
+from hasten.tries import Tries
 
 INBOX = "_INBOX"
 LATE_REPLY_S = 2.0
@@ -215,6 +216,7 @@ class Bus:
         deadline_ms: float | None = None,
         request_id: str | None = None,
         headers: dict[str, str] | None = None,
+        again_s: Sequence[float] = (),
         **tokens: str,
     ) -> Any:
         """Sends a request and returns the reply Struct, which may be a Failure.
@@ -222,21 +224,26 @@ class Bus:
         Raises BadName for a token or request id that may not be in a subject, and nothing else. `deadline_ms` is
         absolute (unix ms); without it the request may take `DEFAULT_TIMEOUT_S`. A request that was sent before the
         connection was lost and has no reply `LATE_REPLY_S` after it is back fails as disconnected. When the caller is
-        cancelled, whoever works on the request is told to stop.
+        cancelled, whoever works on the request is told to stop. One that may be answered twice is sent again after each
+        silence of `again_s`: the replica that got it may hang, or have died with it.
         """
         deadline_ms, request_id = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000, request_id or random_id()
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         subject = topic.subject(**tokens)
 
         def receive(msg: Msg) -> None:
-            if not answer.done():
+            if not answer.done() and tries.answered(msg):
                 answer.set_result(msg)
 
         reply, forget = self._open(receive)
         self._asked.add(answer)
+
+        async def ask() -> None:
+            await self.send(subject, body, reply=reply, headers=self._headers(deadline_ms, request_id, headers))
+
+        tries = Tries(topic, ask, again_s)
         try:
-            async with asyncio.timeout(max(0.0, (deadline_ms - now_ms()) / 1000)):
-                await self.send(subject, body, reply=reply, headers=self._headers(deadline_ms, request_id, headers))
+            async with asyncio.timeout(max(0.0, (deadline_ms - now_ms()) / 1000)), tries:
                 return _decode_reply(topic, await answer)
         except TimeoutError:
             return Failure(code="deadline", detail=f"no answer on {topic.name} before the deadline")
@@ -279,21 +286,11 @@ class Bus:
         subject = topic.subject(**tokens)
         tenant = tokens["tenant"] if "tenant" in tokens else checked("tenant", (headers or {})[TENANT])
         sent_headers = self._headers(deadline_ms, request_id, headers) | ({RESUMABLE: "1"} if resumable else {})
-        watched: list[tuple[str, Callable[[], None]]] = []
+        look, end_look = self._lookout(probe, lambda: stream.lose(f"the process of the {probe} has ended"))
 
         def ended() -> None:
             forget_replies()
-            for _, forget in watched:
-                forget()
-
-        def gone() -> None:
-            stream.lose(f"the process of the {probe} has ended")
-
-        async def look_for(replica: str) -> None:
-            if not watched:
-                watched.append(self.watch_reader(gone))
-            with contextlib.suppress(nats.errors.Error):
-                await self._client.publish(f"$SRV.PING.{probe}.{replica}", b"", watched[0][0])
+            end_look()
 
         async def abandon() -> None:
             await self._cancel(tenant, request_id)
@@ -305,9 +302,16 @@ class Bus:
                 stream.fail(failed.failure)
 
         reply, forget_replies = self._open(receive)
-        look = look_for if probe else None
-        more: dict[str, Any] = {"next_seq": next_seq, "first_s": first_s, "resumable": resumable, "probe": look}
-        stream = Stream(deadline_ms, idle_s, ended, abandon, **more)
+        stream = Stream(
+            deadline_ms,
+            idle_s,
+            ended,
+            abandon,
+            next_seq=next_seq,
+            first_s=first_s,
+            resumable=resumable,
+            probe=look if probe else None,
+        )
         try:
             await self.send(subject, body, reply=reply, headers=sent_headers)
         except nats.errors.Error as error:
@@ -317,6 +321,24 @@ class Bus:
             ended()
             raise
         return stream
+
+    def _lookout(
+        self, service: str, gone: Callable[[], None]
+    ) -> tuple[Callable[[str], Awaitable[None]], Callable[[], None]]:
+        """What looks for the process of a service's replica, calling `gone` when it has ended, and what stops that."""
+        watched: list[tuple[str, Callable[[], None]]] = []
+
+        async def look(replica: str) -> None:
+            if not watched:
+                watched.append(self.watch_reader(gone))
+            with contextlib.suppress(nats.errors.Error):
+                await self._client.publish(f"$SRV.PING.{service}.{replica}", b"", watched[0][0])
+
+        def stop() -> None:
+            for _, forget in watched:
+                forget()
+
+        return look, stop
 
     async def _cancel(self, tenant: str | None, request_id: str) -> None:
         if tenant is not None:

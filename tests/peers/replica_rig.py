@@ -188,7 +188,7 @@ async def peers(bus: Bus) -> AsyncIterator[Scripted]:
 @pytest_asyncio.fixture
 async def replicas(nats_server: NatsServer, peers: Scripted) -> AsyncIterator[Replicas]:
     client = await Bus.connect(nats_server.url, name="client")
-    made = Replicas(nats_server, client, Settings(exact_wait_ms=20, silence_s=20))
+    made = Replicas(nats_server, client, Settings(exact_wait_ms=20, silence_s=20, again_s=0))
     yield made
     await made.close()
     await client.close()
@@ -211,7 +211,7 @@ def caching(bus: Bus, folder: Path, **settings: Any) -> contextlib.AbstractAsync
 @contextlib.asynccontextmanager
 async def running(server: NatsServer, count: int, **settings: Any) -> AsyncIterator[Replicas]:
     client = await Bus.connect(server.url)
-    made = Replicas(server, client, Settings(exact_wait_ms=20, **settings))
+    made = Replicas(server, client, Settings(**{"exact_wait_ms": 20, "again_s": 0, **settings}))
     try:
         for _ in range(count):
             await made.add()

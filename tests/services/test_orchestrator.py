@@ -29,7 +29,7 @@ WITH_KNOWLEDGE = {**ASK, "knowledge": ["sea"]}
 
 @pytest_asyncio.fixture
 async def orchestrator(bus: Bus, peers: Scripted) -> AsyncIterator[Orchestrator]:
-    made = patient(build(Settings(exact_wait_ms=20, silence_s=2.5, recent_s=60), bus))
+    made = patient(build(Settings(exact_wait_ms=20, silence_s=2.5, recent_s=60, again_s=0), bus))
     await made.start()
     yield made
     await made.drain()
