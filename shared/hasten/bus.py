@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
 import nats.errors
@@ -20,6 +20,7 @@ from hasten.messages.failure import Failed, Failure
 from hasten.stream import IDLE_S, Stream
 from hasten.telemetry import counter, logger, where
 from hasten.topics import Topic, checked, random_id
+from hasten.tries import Tries
 
 INBOX = "_INBOX"
 LATE_REPLY_S = 2.0
@@ -215,6 +216,7 @@ class Bus:
         deadline_ms: float | None = None,
         request_id: str | None = None,
         headers: dict[str, str] | None = None,
+        again_s: Sequence[float] = (),
         **tokens: str,
     ) -> Any:
         """Sends a request and returns the reply Struct, which may be a Failure.
@@ -222,21 +224,26 @@ class Bus:
         Raises BadName for a token or request id that may not be in a subject, and nothing else. `deadline_ms` is
         absolute (unix ms); without it the request may take `DEFAULT_TIMEOUT_S`. A request that was sent before the
         connection was lost and has no reply `LATE_REPLY_S` after it is back fails as disconnected. When the caller is
-        cancelled, whoever works on the request is told to stop.
+        cancelled, whoever works on the request is told to stop. One that may be answered twice is sent again after each
+        silence of `again_s`: the replica that got it may hang, or have died with it.
         """
         deadline_ms, request_id = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000, request_id or random_id()
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         subject = topic.subject(**tokens)
 
         def receive(msg: Msg) -> None:
-            if not answer.done():
+            if not answer.done() and tries.answered(msg):
                 answer.set_result(msg)
 
         reply, forget = self._open(receive)
         self._asked.add(answer)
+
+        async def ask() -> None:
+            await self.send(subject, body, reply=reply, headers=self._headers(deadline_ms, request_id, headers))
+
+        tries = Tries(topic, ask, again_s)
         try:
-            async with asyncio.timeout(max(0.0, (deadline_ms - now_ms()) / 1000)):
-                await self.send(subject, body, reply=reply, headers=self._headers(deadline_ms, request_id, headers))
+            async with asyncio.timeout(max(0.0, (deadline_ms - now_ms()) / 1000)), tries:
                 return _decode_reply(topic, await answer)
         except TimeoutError:
             return Failure(code="deadline", detail=f"no answer on {topic.name} before the deadline")

@@ -38,6 +38,9 @@ async def test_large_messages_behind_a_slow_handler_are_not_dropped(nats_server:
     assert sizes == [900 * 1024] * 40
     await until(lambda: service.pending == 0)
     assert _dropped() == before
+    labels = {"service": service.name, "subject": ECHO.pattern}
+    for unit in ("messages", "bytes"):
+        assert REGISTRY.get_sample_value(f"hasten_bus_pending_{unit}", labels) == 0
     await bus.close()
 
 

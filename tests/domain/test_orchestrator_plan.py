@@ -104,10 +104,16 @@ def test_developer_and_system_are_one_role_and_their_place_counts() -> None:
     assert key(hi, developer) != key(developer, hi)
 
 
-def test_two_choices_are_refused_by_name() -> None:
+@pytest.mark.parametrize("asked", [{"n": 2}, {"logprobs": True}, {"top_logprobs": 3}])
+def test_what_a_stream_has_no_place_for_is_refused_by_name(asked: dict[str, object]) -> None:
+    """Whichever model would answer, and although some of them can do it for the orchestrator's own ends."""
     with pytest.raises(Failed) as refused:
-        plan_of(request(n=2))
-    assert refused.value.failure.param == "n"
+        plan_of(request(**asked))
+    assert (refused.value.failure.code, refused.value.failure.param) == ("unsupported", *asked)
+
+
+def test_what_asks_for_nothing_is_no_reason_to_refuse() -> None:
+    assert plan_of(request(n=1, logprobs=False, top_logprobs=0)).needs == []
 
 
 @pytest.mark.parametrize(

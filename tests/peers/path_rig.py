@@ -62,7 +62,7 @@ async def rig(bus: Bus, nats_server: NatsServer, vectors: VectorStore) -> AsyncI
     peers = Scripted(bus, real=(CACHE_LOOKUP, CACHE_PUT, EMBED))
     embedder = HashedWords(bus)
     cache = Cache(CacheSettings(dim=DIM, sweep_s=60, store_tool_calls=True, thresholds={"strict": 1.0}), bus, vectors)
-    orchestrator = patient(build(Settings(exact_wait_ms=50, recent_s=60), bus))
+    orchestrator = patient(build(Settings(exact_wait_ms=50, recent_s=60, again_s=0), bus))
     cache._freshness._lease_s = CLAIM_S
     for service in (peers, embedder, cache, orchestrator):
         await service.start()

@@ -33,7 +33,7 @@ class Rig:
         self.made: list[Orchestrator] = []
 
     async def orchestrator(self, cascade: Any = "hold", **settings: Any) -> Orchestrator:
-        made = patient(build(Settings(exact_wait_ms=20, cascade=cascade, **settings), self.bus))
+        made = patient(build(Settings(exact_wait_ms=20, again_s=0, cascade=cascade, **settings), self.bus))
         self.made.append(made)
         await made.start()
         return made

@@ -33,7 +33,7 @@ class Rig:
         self.made: list[Orchestrator] = []
 
     async def orchestrator(self, hedge_share: float = 1.0) -> Orchestrator:
-        made = patient(build(Settings(exact_wait_ms=20, hedge_share=hedge_share), self.bus))
+        made = patient(build(Settings(exact_wait_ms=20, again_s=0, hedge_share=hedge_share), self.bus))
         self.made.append(made)
         await made.start()
         return made

@@ -22,7 +22,7 @@ ASK: dict[str, Any] = {"messages": [{"role": "user", "content": "When does the t
 async def peers(bus: Bus) -> AsyncIterator[Scripted]:
     made = Scripted(bus)
     await made.start()
-    orchestrator = build(Settings(), bus)
+    orchestrator = build(Settings(again_s=0), bus)
     await orchestrator.start()
     yield made
     await orchestrator.drain()

@@ -48,6 +48,9 @@ def plan_of(request: ChatRequest) -> Plan:
     """
     if request.n > 1:
         raise Failed("unsupported", "n must be 1: one answer is streamed per request", param="n")
+    if request.logprobs or request.top_logprobs:
+        param = "logprobs" if request.logprobs else "top_logprobs"
+        raise Failed("unsupported", f"{param} cannot be told: leave it out", param=param)
     print_ = fingerprint(request)
     policy = request.cache
     varies = bool(request.temperature) and policy.mode != "exact"

@@ -31,6 +31,7 @@ DROPPED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.C
 """How a kept connection shows that the server has closed it meanwhile."""
 PAUSES = (429, 503)
 """Statuses whose Retry-After holds for whoever comes next as well."""
+END_MARK = "[DONE]"
 KEPT_S = 20.0
 LONGEST_ERROR = 256 * 1024
 """Bytes read of a refusal."""
@@ -230,15 +231,17 @@ async def _put_objects(response: httpx.Response, flow: Flow) -> None:
 
 
 def _put_events(events: Iterable[tuple[bool, str]], flow: Flow) -> bool:
-    """Whether [DONE] was among them: nothing after it counts."""
+    """Whether [DONE] was among them: nothing after it counts. Proxies put it into one event with the last object, and
+    comments into events."""
     for is_error, data in events:
-        if data.strip() == "[DONE]":
-            return True
+        said = data.strip()
         if is_error:
             flow.put({"error": _error_in(data)})
-        else:
-            for plain in objects(data):
+        elif not said.startswith(":"):
+            for plain in objects(said.removesuffix(END_MARK)):
                 flow.put(plain)
+        if said.endswith(END_MARK) and not is_error:
+            return True
     return False
 
 
