@@ -15,8 +15,8 @@ CountOrNone = Annotated[int, msgspec.Meta(ge=0, le=65536)]
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a worker runs a model. `kind` is llama, vllm, openai or sim (or a third party's); what begins with another kind
-    is not read, so that changing that one line changes the engine.
+    """How a worker runs a model. `kind` is llama, vllm, openai or sim (or a third party's); what begins with another
+    kind is not read, so that changing that one line changes the engine.
 
     All: `slots` answers at once, `queue` more requests in line. `cache_tokens` is how many tokens of earlier prompts an
     engine keeps computed (0: as many as fill its slots): the simulator keeps so many, and the router expects it of the
