@@ -37,6 +37,8 @@ def seated(seat: Seat | None, body: Resume) -> bool:
     """Whether what a reader lacks can be had from a seat: the flight has not failed and the numbers are of it."""
     if seat is None or seat.flight.failed:
         return False
+    if seat.reader.by_text:
+        return len(body.shown) == body.last + 1 and seat.reader.has("".join(body.shown))
     return 0 <= body.last + 1 - seat.reader.offset <= seat.flight.chunks
 
 
@@ -44,6 +46,8 @@ def reader_of(seat: Seat, body: Resume, call: Call) -> Reader:
     """A reader who goes on where the one of the seat was lost."""
     lost, chunks = seat.reader, body.last + 1
     deadline_ms = min(call.deadline_ms, lost.deadline_ms)
+    if lost.by_text:
+        return Reader(call, lost.plan, deadline_ms, chunks=chunks, shown="".join(body.shown), rejoined=True)
     return Reader(call, lost.plan, deadline_ms, chunks=chunks, skip=chunks - lost.offset, rejoined=True)
 
 
