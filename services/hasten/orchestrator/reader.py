@@ -54,7 +54,7 @@ class Reader:
 
     @property
     def offset(self) -> int:
-        """How many more chunks the caller has been sent than the flight had said by then; not for one that goes `by_text`,
+        """How many more chunks the caller has been sent than the flight has said; not for one that goes `by_text`,
         which the flight may say in other pieces."""
         return self._first - self._skip
 
