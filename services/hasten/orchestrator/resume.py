@@ -5,6 +5,7 @@ and a hash of the prompt. Such a flight is private: it is neither stored nor sha
 word.
 """
 
+import asyncio
 from collections.abc import Iterator
 from typing import Literal
 
@@ -20,6 +21,7 @@ from hasten.orchestrator.domain import Plan, plan_of
 from hasten.orchestrator.reader import Reader
 from hasten.orchestrator.seat import Seat
 from hasten.service import Call
+from hasten.stream import Stream
 from hasten.telemetry import counter
 
 SILENCE_S = 0.6
@@ -65,16 +67,24 @@ async def pass_on(bus: Bus, body: Resume, call: Call) -> bool:
         resumable=True,
         probe="orchestrator",
     )
-    begun = False
     async with stream:
-        async for event in stream:
-            if isinstance(event, Failure) and not begun:
-                return False
-            if isinstance(event, Failure) and stream.lost:
-                raise Failed("disconnected", "the replica that had the answer was lost", retry_after_ms=100)
-            begun = True
-            if not isinstance(event, Accepted | Ping):
-                await call.send(event)
+        try:
+            return await _passed_on(stream, call)
+        except asyncio.CancelledError:
+            stream.lose("the reader has asked another replica")  # else its request would be cancelled there, by its id
+            raise
+
+
+async def _passed_on(stream: Stream, call: Call) -> bool:
+    begun = False
+    async for event in stream:
+        if isinstance(event, Failure) and not begun:
+            return False
+        if isinstance(event, Failure) and stream.lost:
+            raise Failed("disconnected", "the replica that had the answer was lost", retry_after_ms=100)
+        begun = True
+        if not isinstance(event, Accepted | Ping):
+            await call.send(event)
     return True
 
 
