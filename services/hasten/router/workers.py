@@ -209,6 +209,7 @@ class Workers:
 
 def _load(name: str, worker: _Worker, breaker: Breaker, now_s: float) -> Load:
     status = worker.status
+    pause_ms = status.pause_ms - 1000 * (now_s - worker.heard_s)
     slots = max(1, status.slots)
     return Load(
         name=name,
@@ -224,7 +225,7 @@ def _load(name: str, worker: _Worker, breaker: Breaker, now_s: float) -> Load:
         context_window=status.context_window,
         token_ms=status.token_ms,
         answer_ms=status.answer_ms,
-        cooling_ms=1000 * breaker.closed_in_s(now_s),
+        cooling_ms=max(0.0, pause_ms, 1000 * breaker.closed_in_s(now_s)),
         breaker=breaker.state(now_s),
         sent=worker.count,
     )
