@@ -16,6 +16,7 @@ from replica_rig import (
     caching,
     events_of,
     half_scripted,
+    loyal,
     notes,
     peers,
     replicas,
@@ -37,7 +38,8 @@ from hasten.service import Call
 from hasten.worker.service import Worker, build
 from hasten.worker.settings import Settings as WorkerSettings
 
-__all__ = ["half_scripted", "peers", "replicas"]
+__all__ = ["half_scripted", "loyal", "peers", "replicas"]
+pytestmark = pytest.mark.usefixtures("loyal")
 ENDING = CacheHit(kind="exact", entry_id="e1", answer=Answer(text="old"), age_s=3599, lives_s=1)
 
 

@@ -3,8 +3,9 @@
 import asyncio
 from typing import Any
 
+import pytest
 from patience import until
-from replica_rig import ASK, Gate, Replica, Replicas, events_of, first_chunk, notes, peers, replicas, text
+from replica_rig import ASK, Gate, Replica, Replicas, events_of, first_chunk, loyal, notes, peers, replicas, text
 from scripted_peers import ANSWER, Scripted
 
 from hasten.deadline import TENANT
@@ -13,7 +14,8 @@ from hasten.messages.failure import Failure
 from hasten.messages.follow import FOLLOW, Follow
 from hasten.service import Call
 
-__all__ = ["peers", "replicas"]
+__all__ = ["loyal", "peers", "replicas"]
+pytestmark = pytest.mark.usefixtures("loyal")
 
 
 async def pair(replicas: Replicas) -> tuple[Replica, Replica]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from patience import until
-from replica_rig import Gate, caching, events_of, first_chunk, half_scripted, running, text
+from replica_rig import Gate, caching, events_of, first_chunk, half_scripted, loyal, running, text
 from scripted_peers import ANSWER, Scripted
 
 from hasten.bus import Bus
@@ -14,7 +14,8 @@ from hasten.messages.failure import Failure
 from hasten.nats_server import NatsServer
 from hasten.service import Call
 
-__all__ = ["half_scripted"]
+__all__ = ["half_scripted", "loyal"]
+pytestmark = pytest.mark.usefixtures("loyal")
 
 
 @pytest.mark.parametrize("upstream", ["refuses", "breaks", "says nothing"])

@@ -33,6 +33,8 @@ class Generate(Body, frozen=True, kw_only=True, omit_defaults=True):
     extra: dict[str, Any] = {}
 
 
+SAMPLING_FIELDS = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty")
+"""The fields that say how tokens are drawn; a ChatRequest has the same."""
 CONFIDENCE = "confidence"
 """The kind of the note whose data is a Confidence."""
 
