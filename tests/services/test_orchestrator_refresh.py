@@ -194,7 +194,6 @@ async def slow_worker(bus: Bus) -> AsyncIterator[Worker]:
 async def test_after_a_truncate_two_hundred_askers_cost_one_generation_for_each_question(
     nats_server: NatsServer, bus: Bus, slow_worker: Worker, tmp_path: Path
 ) -> None:
-    """Cases c2-15 and c8-17."""
     peers = Scripted(bus, workers=("w1",), real=(CACHE_LOOKUP, CACHE_PUT, GENERATE))
     await peers.start()
     bodies = [

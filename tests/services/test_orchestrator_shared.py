@@ -58,7 +58,7 @@ async def test_a_follower_elsewhere_gets_everything_from_the_first_chunk_and_the
 
 
 async def test_whoever_leaves_the_last_reader_gets_the_answer(replicas: Replicas, peers: Scripted) -> None:
-    """Case c2-16: A leads and leaves after two chunks, B follows here and leaves, C follows elsewhere and stays."""
+    """A leads and leaves after two chunks, B follows here and leaves, C follows elsewhere and stays."""
     one, other = await pair(replicas)
     gate = Gate(peers, 3)
     leader = await replicas.stream(one)
@@ -78,7 +78,7 @@ async def test_whoever_leaves_the_last_reader_gets_the_answer(replicas: Replicas
 async def test_the_last_reader_to_leave_stops_the_worker_even_from_elsewhere(
     replicas: Replicas, peers: Scripted
 ) -> None:
-    """And case c2-07: what was cut off is not stored, and the next one to ask gets a whole answer."""
+    """What was cut off is not stored, and the next one to ask gets a whole answer."""
     one, other = await pair(replicas)
     gate = Gate(peers, 1)
     leader, follower = await replicas.stream(one), await replicas.stream(other)
