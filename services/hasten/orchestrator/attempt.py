@@ -94,6 +94,11 @@ class Attempt:
         return self._first
 
     @property
+    def lost(self) -> bool:
+        """Whether its end is no word of the worker: that may be well, and the way to it was cut."""
+        return self._stream is not None and self._stream.lost
+
+    @property
     def waited_ms(self) -> float:
         """How long it took to its first word, or has been silent so far."""
         until_ms = self._flight.watch.elapsed_ms() if self._spoke_ms is None else self._spoke_ms
