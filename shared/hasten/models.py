@@ -202,7 +202,21 @@ def _doubled(name: str) -> str:
     return f"{name} is what leaves the choice to the router" if name == AUTO else f"{name} is used twice"
 
 
+def _absurd(row: Any) -> str:
+    """The name of the first number that cannot be reckoned with: an infinity, or one beyond what floats hold."""
+    if not isinstance(row, dict):
+        return ""
+    for name, value in row.items():
+        if isinstance(value, int | float) and abs(value) > 2**53:
+            return str(name)
+        if isinstance(value, dict) and (inside := _absurd(value)):
+            return f"{name}.{inside}"
+    return ""
+
+
 def _row(row: Any, index: int) -> Model:
+    if name := _absurd(row):
+        raise RowError(f"{name} must be a number of at most {2**53}", index, name)
     try:
         return _with_slug(msgspec.convert(row, Model))
     except msgspec.ValidationError as error:
