@@ -67,7 +67,7 @@ ROUTE = {"model": "m", "worker": "w1", "reason": "m is the only one", "confidenc
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"cache": "miss", "notes": {"route": ROUTE}}, ["m at w1: m is the only one, confidence 0.90"]),
+        ({"cache": "miss", "notes": {"route": ROUTE}}, ["w1: m is the only one, confidence 0.90"]),
         ({"cache": "exact", "notes": {"route": ROUTE}}, ["no model was chosen: the answer comes from the cache"]),
         ({"cache": ""}, ["no model was chosen"]),
         (
@@ -75,18 +75,18 @@ ROUTE = {"model": "m", "worker": "w1", "reason": "m is the only one", "confidenc
                 "cache": "miss",
                 "notes": {"route": ROUTE, "cascade": {"model": "s", "escalated": True, "reason": "empty"}},
             },
-            ["m at w1", "cascade: s answered first, another model was asked (empty)"],
+            ["w1: m is", "cascade: s answered first, another model was asked (empty)"],
         ),
         (
             {"cache": "miss", "notes": {"route": ROUTE, "cascade": {"model": "s", "escalated": False}}},
-            ["m at w1", "cascade: s answered first, its draft was shown"],
+            ["w1: m is", "cascade: s answered first, its draft was shown"],
         ),
         (
             {
                 "cache": "miss",
                 "notes": {"route": ROUTE, "hedge": {"workers": ["w1", "w2"], "won": "w2", "after_ms": 80.4}},
             },
-            ["m at w1", "hedge: a second worker was asked after 80 ms; w2 spoke first"],
+            ["w1: m is", "hedge: a second worker was asked after 80 ms; w2 spoke first"],
         ),
     ],
 )

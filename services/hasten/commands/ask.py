@@ -111,7 +111,7 @@ def reasons(answered: Answered) -> list[str]:
         return ["no model was chosen: the answer comes from the cache, hasten explain says why"]
     if (route := notes.get("route")) is None:
         return ["no model was chosen"]
-    lines = [f"{route['model']} at {route['worker']}: {route['reason']}, confidence {route['confidence']:.2f}"]
+    lines = [f"{route['worker']}: {route['reason']}, confidence {route['confidence']:.2f}"]
     if cascade := notes.get("cascade"):
         what = "another model was asked" if cascade.get("escalated") else "its draft was shown"
         because = f" ({cascade['reason']})" if cascade.get("reason") else ""
