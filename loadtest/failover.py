@@ -243,7 +243,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     if given.engine == "llama" and not (given.data / "models").exists():
-        parser.exit(message=f"skipped: no models in {given.data} (hasten prepare makes them)\n")
+        parser.exit(message=f"skipped: no models in {given.data} (hasten models fetch makes them)\n")
     data = given.data.resolve()
     found = asyncio.run(measure(given.engine, given.rounds, given.seed, data, given.only or list(FAULTS)))
     if given.json:

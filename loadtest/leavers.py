@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import random
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -256,7 +257,8 @@ def main() -> None:
     models = (given.data / "models").resolve()
     there = models if models.exists() else None
     if there is None:
-        print(f"without embedder, cache and retriever: no models in {given.data} (hasten prepare makes them)")
+        left_out = f"without embedder, cache and retriever: no models in {given.data} (hasten models fetch makes them)"
+        print(left_out, file=sys.stderr)
     found = asyncio.run(measure(given.engine, given.times, given.seed, there))
     if given.json:
         print(json.dumps(found, indent=2))

@@ -371,14 +371,15 @@ class Bus:
         """Returns when the server has handled every subscription and message of ours so far."""
         await self._client.flush()
 
-    async def close(self) -> None:
-        """Flushes what was published and closes; says in the log how much could not be flushed."""
+    async def close(self) -> int:
+        """Flushes what was published and closes; returns, and says in the log, how many bytes could not be flushed."""
         if self._client.is_connected:
             with contextlib.suppress(nats.errors.Error, TimeoutError):
                 async with asyncio.timeout(2):
                     await self.flush()
         if left := await self._abandon():
             log.error("closed with %d bytes that never reached the server", left)
+        return left
 
     async def _abandon(self) -> int:
         """Closes at once; returns how many bytes were not sent."""

@@ -104,6 +104,7 @@ async def test_an_error_of_the_background_send_is_raised_to_the_writer() -> None
 
     async def go_on() -> None:
         await writer.write("c")
+        await writer.flush()
 
     with pytest.raises(ConnectionError):
         await go_on()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import cache_rig
+import pytest
 import pytest_asyncio
 from scripted_peers import Scripted
 
@@ -17,6 +18,7 @@ from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT
 from hasten.messages.chat import CHAT, Chunk, Note, Ping
 from hasten.messages.follow import FOLLOW, Follow
 from hasten.nats_server import NatsServer
+from hasten.orchestrator import relay
 from hasten.orchestrator.lease import BUCKET
 from hasten.orchestrator.service import Orchestrator, build
 from hasten.orchestrator.settings import Settings
@@ -167,6 +169,12 @@ def text(events: list[Any]) -> str:
 
 def notes(events: list[Any]) -> dict[str, Any]:
     return {event.kind: event.data for event in events if isinstance(event, Note)}
+
+
+@pytest.fixture
+def loyal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No follower takes a leader that is slow for a lost one, however busy the machine is."""
+    monkeypatch.setattr(relay, "SILENCE_S", 20.0)
 
 
 @pytest_asyncio.fixture

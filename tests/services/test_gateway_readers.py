@@ -253,7 +253,7 @@ async def test_a_stop_tells_each_reader_why(made: Edge) -> None:
     async with made.http.stream("POST", "/v1/chat/completions", json=STREAM) as response:
         async for part in response.aiter_bytes():
             body += part
-            if b'"1 "' in body and closing is None:
+            if b"1 " in body and closing is None:
                 closing = asyncio.ensure_future(made.gateway.close())
     assert closing is not None
     await closing

@@ -16,6 +16,7 @@ from replica_rig import (
     caching,
     events_of,
     half_scripted,
+    loyal,
     notes,
     peers,
     replicas,
@@ -37,7 +38,8 @@ from hasten.service import Call
 from hasten.worker.service import Worker, build
 from hasten.worker.settings import Settings as WorkerSettings
 
-__all__ = ["half_scripted", "peers", "replicas"]
+__all__ = ["half_scripted", "loyal", "peers", "replicas"]
+pytestmark = pytest.mark.usefixtures("loyal")
 ENDING = CacheHit(kind="exact", entry_id="e1", answer=Answer(text="old"), age_s=3599, lives_s=1)
 
 
@@ -192,7 +194,6 @@ async def slow_worker(bus: Bus) -> AsyncIterator[Worker]:
 async def test_after_a_truncate_two_hundred_askers_cost_one_generation_for_each_question(
     nats_server: NatsServer, bus: Bus, slow_worker: Worker, tmp_path: Path
 ) -> None:
-    """Cases c2-15 and c8-17."""
     peers = Scripted(bus, workers=("w1",), real=(CACHE_LOOKUP, CACHE_PUT, GENERATE))
     await peers.start()
     bodies = [

@@ -3,8 +3,9 @@
 import asyncio
 from typing import Any
 
+import pytest
 from patience import until
-from replica_rig import ASK, Gate, Replica, Replicas, events_of, first_chunk, notes, peers, replicas, text
+from replica_rig import ASK, Gate, Replica, Replicas, events_of, first_chunk, loyal, notes, peers, replicas, text
 from scripted_peers import ANSWER, Scripted
 
 from hasten.deadline import TENANT
@@ -13,7 +14,8 @@ from hasten.messages.failure import Failure
 from hasten.messages.follow import FOLLOW, Follow
 from hasten.service import Call
 
-__all__ = ["peers", "replicas"]
+__all__ = ["loyal", "peers", "replicas"]
+pytestmark = pytest.mark.usefixtures("loyal")
 
 
 async def pair(replicas: Replicas) -> tuple[Replica, Replica]:
@@ -56,7 +58,7 @@ async def test_a_follower_elsewhere_gets_everything_from_the_first_chunk_and_the
 
 
 async def test_whoever_leaves_the_last_reader_gets_the_answer(replicas: Replicas, peers: Scripted) -> None:
-    """Case c2-16: A leads and leaves after two chunks, B follows here and leaves, C follows elsewhere and stays."""
+    """A leads and leaves after two chunks, B follows here and leaves, C follows elsewhere and stays."""
     one, other = await pair(replicas)
     gate = Gate(peers, 3)
     leader = await replicas.stream(one)
@@ -76,7 +78,7 @@ async def test_whoever_leaves_the_last_reader_gets_the_answer(replicas: Replicas
 async def test_the_last_reader_to_leave_stops_the_worker_even_from_elsewhere(
     replicas: Replicas, peers: Scripted
 ) -> None:
-    """And case c2-07: what was cut off is not stored, and the next one to ask gets a whole answer."""
+    """What was cut off is not stored, and the next one to ask gets a whole answer."""
     one, other = await pair(replicas)
     gate = Gate(peers, 1)
     leader, follower = await replicas.stream(one), await replicas.stream(other)

@@ -1,4 +1,4 @@
-"""A request that failed and is asked again under its id goes to another model or worker, where there is one (c5-04)."""
+"""A request that failed and is asked again under its id goes to another model or worker, where there is one."""
 
 from collections.abc import AsyncIterator
 

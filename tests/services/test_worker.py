@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from patience import until
-from worker_rig import QUESTION, Held, ask, model_of, running, statuses_of
+from worker_rig import QUESTION, Failing, Held, ask, model_of, running, statuses_of
 
 from hasten.bus import Bus
 from hasten.deadline import TENANT
@@ -15,7 +15,7 @@ from hasten.messages.chat import CANCEL, Accepted, Done, Nothing
 from hasten.messages.generate import GENERATE, Generate
 from hasten.models import EngineConfig, Model
 from hasten.settings import SettingsError
-from hasten.worker.engines import Delta, End
+from hasten.worker.engines import Delta, End, EngineError
 from hasten.worker.engines.sim import SimEngine
 from hasten.worker.service import build
 from hasten.worker.settings import Settings
@@ -122,6 +122,24 @@ async def test_a_drain_is_announced_first_and_finishes_what_was_accepted(bus: Bu
         await draining
         (refused,) = await ask(bus, request_id="late")
         assert refused.code == "unavailable"
+
+
+async def test_a_pause_that_its_engine_is_asked_for_is_told_at_once(bus: Bus) -> None:
+    class Paused(Failing):
+        pause_ms = 0.0
+
+        async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
+            self.pause_ms = 7000.0
+            raise EngineError("overloaded", "later", retry_after_ms=7000)
+            yield End(finish_reason="stop")
+
+    heard, model = await statuses_of(bus), model_of()
+    async with running(bus, model, lambda: Paused(model)):
+        await until(lambda: any(status.state == "ready" for status in heard))
+        assert {status.pause_ms for status in heard} == {0.0}
+        (*_, refused) = await ask(bus)
+        assert (refused.code, refused.retry_after_ms) == ("overloaded", 7000)
+        await until(lambda: heard[-1].pause_ms == 7000)
 
 
 async def test_unsupported_options_are_refused_before_they_are_accepted(bus: Bus) -> None:

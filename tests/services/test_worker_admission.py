@@ -136,7 +136,7 @@ async def test_a_prompt_that_takes_longer_than_the_deadline_is_refused_even_with
 
 
 async def test_who_has_waited_too_long_for_an_answer_in_time_is_not_begun(bus: Bus) -> None:
-    """c5-19: the slot held longer than was thought, so that what is left is too little for an answer."""
+    """The slot held longer than was thought, so that what is left is too little for an answer."""
     model, gate = model_of(slots=1, sim_decode_per_s=8, sim_answer="a b c d e"), asyncio.Event()
     engine = Held(model, gate)
     async with running(bus, model, lambda: engine) as worker:

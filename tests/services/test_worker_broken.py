@@ -70,13 +70,24 @@ async def test_a_drain_stays_a_drain_when_the_engine_comes_back(bus: Bus) -> Non
 
 async def test_an_engine_that_breaks_in_a_drain_is_given_no_more_requests(bus: Bus) -> None:
     made: list[Gated] = []
-    model, gate = model_of(slots=1, sim_decode_per_s=10), asyncio.Event()
+    model, gate, breaks = model_of(slots=1), asyncio.Event(), asyncio.Event()
     async with running(bus, model, first_breaks(model, made, gate)) as worker:
+        generate = made[0].generate
+
+        async def held(request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
+            await breaks.wait()
+            async for event in generate(request_id, request):
+                yield event
+
+        made[0].generate = held  # type: ignore[method-assign]
         first = asyncio.create_task(ask(bus))
         await until(lambda: worker.status().active == 1)
         second = asyncio.create_task(ask(bus, request_id="r2"))
         await until(lambda: worker.status().queued == 1)
-        await worker.drain()
+        draining = asyncio.create_task(worker.drain())
+        await until(lambda: worker.status().state == "draining")
+        breaks.set()
+        await draining
         assert (await first)[-1].code == "upstream"
         assert (await second)[-1].code == "unavailable"
     assert [engine.asked for engine in made] == [1]

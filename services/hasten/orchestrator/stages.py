@@ -47,7 +47,7 @@ class Stages:
         return reply
 
     def _again_s(self, stage: str) -> list[float]:
-        """The silences after which a stage is asked again, each twice the last up to eightfold; none for stores."""
+        """The silences after which a stage is asked again, each twice the last; none for what stores."""
         first_s = self._settings.again_s * (4 if stage in _SLOW else 1)
         return [] if stage == "put" or first_s <= 0 else [first_s * 2**at for at in range(_DOUBLED + 1)]
 

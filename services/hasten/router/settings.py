@@ -32,8 +32,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Workers. `gone_s` is the silence after which a worker is gone (it announces itself several times a second) and
     `arrival_s` how long a routed request may be on its way to the worker. `settle_ms` is how long a router that has
     just started waits for a worker's first word, and `learn_s` how long for what the others know of latencies.
-    `retry_after_ms` is the advice when no worker is there. When all workers that could answer cool down after failures,
-    a request waits for the first of them if that is within `wait_ms` and its deadline, and no more than `parked` wait.
+    `retry_after_ms` is the advice when no worker is there. When all workers that could answer cool down after failures
+    or were asked for a pause, a request waits for the first of them if that is within `wait_ms` and its deadline, and
+    no more than `parked` wait.
 
     Between workers of a model, `affinity` lets count what each has in its prefix cache, and `pressure` is what a ms of
     work per slot weighs beside a ms of the time to the first token; costs within `near_worker` of the least and

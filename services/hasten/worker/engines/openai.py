@@ -121,13 +121,18 @@ class OpenAIEngine:
             raise SettingsError(f"the model {self._model.name} needs its key in the variable {name}")
         return {**headers, "Authorization": f"Bearer {key}"}
 
+    @property
+    def pause_ms(self) -> float:
+        """How long the server wants to be left alone."""
+        return max(0.0, 1000 * (self._free_at - asyncio.get_running_loop().time()))
+
     async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
         """Relays the server's deltas. An end without a finish reason, and a stop without a word, are failures."""
         if self._client is None:
             raise EngineError("unavailable", "the engine is not running", retry_after_ms=1000)
-        if (left := self._free_at - asyncio.get_running_loop().time()) > 0:
+        if (left_ms := self.pause_ms) > 0:
             detail = "the model server has asked for a pause"
-            raise EngineError("overloaded", detail, retry_after_ms=math.ceil(1000 * left))
+            raise EngineError("overloaded", detail, retry_after_ms=math.ceil(left_ms))
         flow = self._flows[request_id] = Flow()
         exchange = asyncio.get_running_loop().create_task(self._exchange(self._client, request, flow))
         flow.on_stop = exchange.cancel
