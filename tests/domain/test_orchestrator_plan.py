@@ -33,6 +33,33 @@ def test_policy_decides_what_is_read_shared_and_stored(
     assert (plan.read_exact, plan.read_semantic, plan.share, plan.store) == (exact, semantic, share, store)
 
 
+TURNS = [{"role": "user", "content": "Name a sea"}, {"role": "assistant", "content": "The Baltic"}]
+SECOND = [*TURNS, {"role": "user", "content": "How salty is it?"}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "embeds", "searchable"),
+    [
+        ({}, True, True),
+        ({"temperature": 0.7}, True, False),
+        ({"cache": {"mode": "off"}}, True, False),
+        ({"cache": {"mode": "exact"}}, True, False),
+        ({"cache": {"mode": "refresh"}}, True, True),
+        ({"messages": SECOND}, True, False),
+        ({"messages": SECOND, "knowledge": ["sea"]}, True, False),
+        ({"model": "m"}, True, True),
+        ({"model": "m", "cache": {"mode": "refresh"}}, True, True),
+        ({"model": "m", "cache": {"mode": "off"}}, False, False),
+        ({"model": "m", "messages": SECOND}, False, False),
+    ],
+)
+def test_the_router_gets_the_vector_of_what_it_may_choose_for(
+    fields: dict[str, object], embeds: bool, searchable: bool
+) -> None:
+    plan = plan_of(request(**fields))
+    assert (plan.embeds, plan.searchable) == (embeds, searchable)
+
+
 def test_agent_turns_are_never_looked_up_by_meaning() -> None:
     turns = [
         {"role": "user", "content": "list files in /srv/a"},

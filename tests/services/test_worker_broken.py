@@ -123,6 +123,32 @@ async def test_an_engine_that_does_not_start_again_is_closed_and_another_made(bu
         assert [bool(one.closed) for one in made] == [True, True, False]
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (EngineError("unavailable", "the model server is not ready"), "does not start: the model server is not ready"),
+        (RuntimeError("a secret path"), "does not start: RuntimeError"),
+    ],
+)
+async def test_the_log_says_why_an_engine_does_not_start_again(
+    bus: Bus, caplog: pytest.LogCaptureFixture, error: Exception, said: str
+) -> None:
+    class Away(SimEngine):
+        async def start(self) -> None:
+            made.append(self)
+            if len(made) == 1:
+                raise EngineError("unavailable", "nobody is there yet")
+            if len(made) == 2:
+                raise error
+
+    made: list[SimEngine] = []
+    model = model_of()
+    async with running(bus, model, lambda: Away(model)) as worker:
+        await until(lambda: worker.status().state == "ready")
+    assert said in caplog.text
+    assert "secret" not in caplog.text
+
+
 async def test_a_hung_slot_shows_in_the_status_until_its_first_token(bus: Bus) -> None:
     gate = asyncio.Event()
 

@@ -239,7 +239,8 @@ class Worker:
                 await engine.close()
             if not isinstance(error, Exception):
                 raise
-            log.error("the engine of %s does not start (%s)", self._model.name, type(error).__name__)
+            why = error.detail if isinstance(error, EngineError) else type(error).__name__
+            log.error("the engine of %s does not start: %s", self._model.name, why)
             return None
         return engine
 
