@@ -96,10 +96,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One row of the table.
 
     `name` is the public name and `slug` its subject token (made from the name when absent). `capabilities`: tools,
-    json, vision, logprobs, n. `quality` is 0 to 1, costs are dollars per 1,000 tokens, `ttft_prior_ms` counts until
-    there are measurements. `token_budget` is the prompt size to aim for. `tokenizer` names a folder in the data
-    folder's models/ with a tokenizer.json; without one tokens are estimated from bytes, on the safe side.
-    `defaults` are sampling options for what a request leaves open.
+    json, vision, and logprobs, which are for the orchestrator's own judgement of a draft. `quality` is 0 to 1, costs
+    are dollars per 1,000 tokens, `ttft_prior_ms` counts until there are measurements. `token_budget` is the prompt size
+    to aim for. `tokenizer` names a folder in the data folder's models/ with a tokenizer.json; without one tokens are
+    estimated from bytes, on the safe side. `defaults` are sampling options for what a request leaves open.
     """
 
     name: str
@@ -202,7 +202,21 @@ def _doubled(name: str) -> str:
     return f"{name} is what leaves the choice to the router" if name == AUTO else f"{name} is used twice"
 
 
+def _absurd(row: Any) -> str:
+    """The name of the first number that cannot be reckoned with: an infinity, or one beyond what floats hold."""
+    if not isinstance(row, dict):
+        return ""
+    for name, value in row.items():
+        if isinstance(value, int | float) and abs(value) > 2**53:
+            return str(name)
+        if isinstance(value, dict) and (inside := _absurd(value)):
+            return f"{name}.{inside}"
+    return ""
+
+
 def _row(row: Any, index: int) -> Model:
+    if name := _absurd(row):
+        raise RowError(f"{name} must be a number of at most {2**53}", index, name)
     try:
         return _with_slug(msgspec.convert(row, Model))
     except msgspec.ValidationError as error:

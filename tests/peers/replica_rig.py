@@ -9,6 +9,7 @@ from typing import Any
 import cache_rig
 import pytest
 import pytest_asyncio
+from patience import until
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
@@ -65,6 +66,14 @@ class Replica:
             service._hearing.remove(chats[0])
             await chats[0].drain()  # type: ignore[no-untyped-call]
         await self.bus.flush()
+
+    async def settled(self) -> None:
+        """Returns when its flights have ended and their leases are free: the end of a flight begins the release a turn
+        later."""
+        await until(lambda: not self.unit._flights.all)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await self.unit._leases.close()
 
     async def die(self) -> None:
         """Takes its connection away, as the end of its process would, and then whatever it was at."""

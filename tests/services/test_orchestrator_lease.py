@@ -36,8 +36,7 @@ async def test_the_bucket_holds_hashes_only(replicas: Replicas, peers: Scripted)
 async def test_a_hit_never_touches_the_bucket(replicas: Replicas, peers: Scripted) -> None:
     one, other = await pair(replicas)
     await replicas.ask(one)
-    await until(lambda: not one.unit._flights.all)
-    await one.unit._leases.close()
+    await one.settled()
     writes = await replicas.sequence()
     for replica in (one, other, one):
         assert (await replicas.ask(replica))[-1].cache == "exact"
@@ -78,8 +77,7 @@ async def test_who_missed_just_before_the_end_looks_again_under_the_lease(replic
     second = await replicas.stream(other)
     await until(lambda: ("compress", "ended") in peers.log)
     assert (await replicas.ask(one))[-1].cache == "miss"
-    await until(lambda: not one.unit._flights.all)
-    await one.unit._leases.close()
+    await one.settled()
     gate.set()
     assert (await events_of(second))[-1].cache == "exact"
     assert len(peers.generated) == 1

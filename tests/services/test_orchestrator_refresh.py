@@ -93,8 +93,8 @@ async def test_a_memory_of_an_older_answer_starts_no_second_refresh(replicas: Re
     one, other = await pair(replicas)
     peers.exact = ENDING
     await replicas.ask(one)
-    await until(lambda: peers.puts and not one.unit._flights.all)
-    await one.unit._leases.close()
+    await until(lambda: peers.puts)
+    await one.settled()
     peers.entries.clear()
     assert text(await replicas.ask(other)) == "old"
     await until(lambda: not other.unit._refresher._tasks)
@@ -114,7 +114,7 @@ async def test_a_refresh_that_fails_is_not_repeated_at_once_and_the_old_answer_s
     for replica in (one, other, one, other):
         assert text(await replicas.ask(replica)) == "old"
         await until(lambda: not one.unit._refresher._tasks and not other.unit._refresher._tasks)
-        await one.unit._leases.close()
+        await one.settled()
     assert (len(peers.generated), peers.puts) == (1, [])
 
 

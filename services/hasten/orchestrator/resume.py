@@ -23,6 +23,7 @@ from hasten.orchestrator.seat import Seat
 from hasten.service import Call
 from hasten.stream import Stream
 from hasten.telemetry import counter
+from hasten.topics import BadName, checked
 
 SILENCE_S = 0.6
 """A replica that has the answer pings more often than this (REJOIN.ping_s)."""
@@ -33,6 +34,14 @@ Where = Literal["here", "elsewhere", "anew", "nowhere"]
 def count(where: Where) -> None:
     """Counts a lost stream that was asked for again."""
     _resumes.labels(where).inc()
+
+
+def check(body: Resume) -> None:
+    """Raises Failed(bad_request) for a replica that cannot be one: it goes into a subject."""
+    try:
+        checked("replica", body.replica or "none")
+    except BadName as error:
+        raise Failed("bad_request", str(error), param="replica") from None
 
 
 def seated(seat: Seat | None, body: Resume) -> bool:
