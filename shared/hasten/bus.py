@@ -252,7 +252,7 @@ class Bus:
         except nats.errors.Error as error:
             return Failure(code="disconnected", detail=f"NATS: {type(error).__name__}", retry_after_ms=1000)
         except asyncio.CancelledError:
-            await self._cancel(tokens.get("tenant") or (headers or {}).get(TENANT), request_id)
+            await self.cancel(tokens.get("tenant") or (headers or {}).get(TENANT), request_id)
             raise
         finally:
             forget()
@@ -293,7 +293,7 @@ class Bus:
             end_look()
 
         async def abandon() -> None:
-            await self._cancel(tenant, request_id)
+            await self.cancel(tenant, request_id)
 
         def receive(msg: Msg) -> None:
             try:
@@ -340,7 +340,8 @@ class Bus:
 
         return look, stop
 
-    async def _cancel(self, tenant: str | None, request_id: str) -> None:
+    async def cancel(self, tenant: str | None, request_id: str) -> None:
+        """Tells whoever works on a request to stop; without a connection, or a tenant to say it of, nobody is told."""
         if tenant is not None:
             with contextlib.suppress(nats.errors.Error):
                 await self.publish(CANCEL, Nothing(), tenant=tenant, request_id=request_id)
