@@ -4,14 +4,11 @@ Client programs and the gateway read by this, so both survive the loss of an orc
 """
 
 import asyncio
-import contextlib
 from typing import Any, Self
-
-import nats.errors
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
-from hasten.messages.chat import CANCEL, CHAT, Accepted, ChatReply, Chunk, Done, Note, Nothing
+from hasten.messages.chat import CHAT, Accepted, ChatReply, Chunk, Done, Note
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.resume import RESUME, Resume
 from hasten.stream import Stream
@@ -160,8 +157,7 @@ class ChatStream:
         )
 
     async def _cancel(self) -> None:
-        with contextlib.suppress(nats.errors.Error):
-            await self._bus.publish(CANCEL, Nothing(), tenant=self._tenant, request_id=self.request_id)
+        await self._bus.cancel(CHAT, self.request_id, tenant=self._tenant)
 
     async def aclose(self) -> None:
         """Leaves the answer; whoever still makes it is told to stop."""
