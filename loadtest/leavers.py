@@ -10,7 +10,9 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import random
+import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -33,6 +35,8 @@ from loadtest.spread import spread
 AT_ONCE = 24
 LONGEST_S = 1.5
 QUIET_S = 20.0
+RUNS = 5
+"""Short runs of each way to leave, in turn, of which the median is told: a machine is not equally busy all the time."""
 HELD = ("active", "flights", "seats", "generating", "queued", "chats", "connections", "outstanding")
 PROCESS = ("tasks", "subscriptions")
 SIM = 'kind = "sim", slots = 6, queue = 64, sim_network_ms = 50.0, sim_decode_per_s = 40.0'
@@ -203,6 +207,15 @@ async def stops(rig: Rig, times: int, how: str) -> dict[str, float]:
     return spread(found)
 
 
+async def stopping(rig: Rig, times: int) -> dict[str, dict[str, float]]:
+    """The medians of several runs of each way, with the processors' load (1 minute) meanwhile."""
+    runs: dict[str, list[dict[str, float]]] = {"NATS": [], "HTTP": []}
+    for _ in range(RUNS):
+        for how, some in runs.items():
+            some.append(await stops(rig, times, how) | {"load": round(os.getloadavg()[0], 1)})
+    return {how: {name: statistics.median(one[name] for one in some) for name in some[0]} for how, some in runs.items()}
+
+
 async def _by_nats(rig: Rig, body: dict[str, Any], began: asyncio.Event) -> None:
     async for event in rig.hasten.chat(body):
         if isinstance(event, Chunk):
@@ -240,9 +253,7 @@ async def measure(engine: str, times: int, seed: int, models: Path | None) -> di
             counts = await churn(rig, times, seed)
             found = {"left_by": counts, "held_before": before, "held_more": await left(rig, before, QUIET_S)}
             own = {"outstanding": hasten.bus.outstanding, "subscriptions": hasten.bus.subscriptions}
-            rounds = max(5, times // 40)
-            stop = {how: await stops(rig, rounds, how) for how in ("NATS", "HTTP")}
-            return {**found, "client": own, "worker_stops_after_ms": stop}
+            return {**found, "client": own, "worker_stops_after_ms": await stopping(rig, max(5, times // 80))}
 
 
 def main() -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import math
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
@@ -15,7 +17,7 @@ from hasten.address import without_secret
 from hasten.codec import decode, encode
 from hasten.connection import Connection
 from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, RESUMABLE, TENANT, now_ms
-from hasten.messages.chat import CANCEL, Nothing
+from hasten.messages.chat import CANCEL, STOP, Nothing
 from hasten.messages.failure import Failed, Failure
 from hasten.stream import IDLE_S, Stream
 from hasten.telemetry import counter, logger, where
@@ -24,7 +26,9 @@ from hasten.tries import Tries
 
 INBOX = "_INBOX"
 LATE_REPLY_S = 2.0
-"""How long after a reconnect a reply may come to a request from before it: what was sent meanwhile may be lost."""
+"""How long after a reconnect a reply may come to a request from before it: what was sent meanwhile may be lost. Others
+may not be back, or know what they need, for as long: that they are unavailable is not believed until then."""
+AGAIN_S = 0.1
 Sink = Callable[[Msg], None]
 
 
@@ -69,6 +73,7 @@ class Bus:
         self._telling: set[asyncio.Task[None]] = set()
         self._asked: set[asyncio.Future[Msg]] = set()
         self._doubtful: set[asyncio.Future[Msg]] = set()
+        self._returned_s = -math.inf
         self.js = client.jetstream(timeout=5)
 
     @classmethod
@@ -117,9 +122,11 @@ class Bus:
 
     async def _on_disconnect(self) -> None:
         self._doubtful |= self._asked
+        self._returned_s = math.inf
 
     async def _on_reconnect(self) -> None:
         doubtful, self._doubtful = self._doubtful, set()
+        self._returned_s = time.monotonic()
         asyncio.get_running_loop().call_later(LATE_REPLY_S, _give_up, doubtful)
 
     def _on_reply(self, msg: Msg) -> None:
@@ -156,6 +163,12 @@ class Bus:
     def connected(self) -> bool:
         """Whether the server can be reached at this moment."""
         return bool(self._client.is_connected)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the connection is away, or came back so lately that what is not heard of others says nothing of
+        them."""
+        return not self.connected or time.monotonic() < self._returned_s + LATE_REPLY_S
 
     @property
     def outstanding(self) -> int:
@@ -223,13 +236,33 @@ class Bus:
 
         Raises BadName for a token or request id that may not be in a subject, and nothing else. `deadline_ms` is
         absolute (unix ms); without it the request may take `DEFAULT_TIMEOUT_S`. A request that was sent before the
-        connection was lost and has no reply `LATE_REPLY_S` after it is back fails as disconnected. When the caller is
-        cancelled, whoever works on the request is told to stop. One that may be answered twice is sent again after each
-        silence of `again_s`: the replica that got it may hang, or have died with it.
+        connection was lost and has no reply `LATE_REPLY_S` after it is back fails as disconnected; until then one
+        that is `unavailable` is sent again. When the caller is cancelled, whoever works on it is told to stop. One that
+        may be answered twice is sent again after each silence of `again_s`: the replica that got it may hang, or have
+        died with it.
         """
         deadline_ms, request_id = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000, request_id or random_id()
+        subject, sent_headers = topic.subject(**tokens), self._headers(deadline_ms, request_id, headers)
+        try:
+            while True:
+                reply = await self._ask(topic, subject, body, deadline_ms, sent_headers, again_s)
+                if not (isinstance(reply, Failure) and reply.code == "unavailable" and self.unsettled):
+                    return reply
+                await asyncio.sleep(AGAIN_S)
+        except asyncio.CancelledError:
+            await self.cancel(topic, request_id, **{"tenant": (headers or {}).get(TENANT, ""), **tokens})
+            raise
+
+    async def _ask(
+        self,
+        topic: Topic,
+        subject: str,
+        body: Any,
+        deadline_ms: float,
+        headers: dict[str, str],
+        again_s: Sequence[float],
+    ) -> Any:
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
-        subject = topic.subject(**tokens)
 
         def receive(msg: Msg) -> None:
             if not answer.done() and tries.answered(msg):
@@ -239,7 +272,7 @@ class Bus:
         self._asked.add(answer)
 
         async def ask() -> None:
-            await self.send(subject, body, reply=reply, headers=self._headers(deadline_ms, request_id, headers))
+            await self.send(subject, body, reply=reply, headers=headers)
 
         tries = Tries(topic, ask, again_s)
         try:
@@ -251,9 +284,6 @@ class Bus:
             return failed.failure
         except nats.errors.Error as error:
             return Failure(code="disconnected", detail=f"NATS: {type(error).__name__}", retry_after_ms=1000)
-        except asyncio.CancelledError:
-            await self.cancel(tokens.get("tenant") or (headers or {}).get(TENANT), request_id)
-            raise
         finally:
             forget()
             answer.cancel()
@@ -277,7 +307,7 @@ class Bus:
     ) -> Stream:
         """Sends a request whose replies are a stream. Raises BadName, and Failed when it could not be sent.
 
-        A topic whose subject holds no tenant has it in the TENANT header. Leaving the stream early publishes CANCEL; a
+        A topic whose subject holds no tenant has it in the TENANT header. Leaving the stream early stops it; a
         `resumable` one that was lost does not, and its sender goes on for a while. `probe` is the name of the service
         that sends: in a silence the server is asked whether its process is there, and if not the stream ends at once.
         """
@@ -293,7 +323,7 @@ class Bus:
             end_look()
 
         async def abandon() -> None:
-            await self.cancel(tenant, request_id)
+            await self.cancel(topic, request_id, **{**tokens, "tenant": tenant})
 
         def receive(msg: Msg) -> None:
             try:
@@ -340,11 +370,17 @@ class Bus:
 
         return look, stop
 
-    async def cancel(self, tenant: str | None, request_id: str) -> None:
-        """Tells whoever works on a request to stop; without a connection, or a tenant to say it of, nobody is told."""
-        if tenant is not None:
-            with contextlib.suppress(nats.errors.Error):
+    async def cancel(self, topic: Topic, request_id: str, *, tenant: str, **tokens: str) -> None:
+        """Stops a request that its caller has left. A service tells those who may have it, a tenant's client everybody:
+        it may not speak to them alone."""
+        if not tenant:
+            return
+        hearer = topic.hearer(tokens) if self.serves else None
+        with contextlib.suppress(nats.errors.Error):
+            if hearer is None:
                 await self.publish(CANCEL, Nothing(), tenant=tenant, request_id=request_id)
+            else:
+                await self.publish(STOP, Nothing(), hearer=hearer, tenant=tenant, request_id=request_id)
 
     def watch_reader(self, gone: Callable[[], None]) -> tuple[str, Callable[[], None]]:
         """A reply subject to publish chunks with: `gone` is called when the server says that nobody reads them.

@@ -112,7 +112,7 @@ class ChatStream:
         while self._stream.lost or failure.code in (_NOBODY_YET if self._until_ms else _GIVEN_UP):
             self._lost_by = self._lost_by or failure
             if not await self._may_ask():
-                await self._bus.cancel(self._tenant, self.request_id)
+                await self._bus.cancel(CHAT, self.request_id, tenant=self._tenant)
                 return self._lost_by
             self.resumed += 1
             self._vain += 1
@@ -163,7 +163,7 @@ class ChatStream:
         self._over = True
         if self._stream is not None:
             if self._stream.lost:
-                await self._bus.cancel(self._tenant, self.request_id)
+                await self._bus.cancel(CHAT, self.request_id, tenant=self._tenant)
             await self._stream.aclose()
 
     async def __aenter__(self) -> Self:

@@ -17,7 +17,7 @@ from hasten.call import Call, ping
 from hasten.codec import decode, decode_request
 from hasten.discovery import Endpoint, answer_discovery
 from hasten.limit import Limit
-from hasten.messages.chat import CANCEL
+from hasten.messages.chat import CANCEL, STOP
 from hasten.messages.failure import Failed, Failure
 from hasten.telemetry import counter, gauge, histogram, logger, where
 from hasten.topics import PING_S, BadName, Reply, Topic, random_id
@@ -42,10 +42,18 @@ class _Heard:
     """One topic that a service hears: its handler, its limit and what it has counted."""
 
     def __init__(
-        self, service: str, topic: Topic, handler: Handler, limit: Limit, admit: Admit | None, subject: str, last: bool
+        self,
+        service: str,
+        topic: Topic,
+        handler: Handler,
+        limit: Limit,
+        admit: Admit | None,
+        tokens: dict[str, str],
+        last: bool,
     ) -> None:
+        subject = topic.narrowed(**tokens)
         self.topic, self.handler, self.limit, self.admit = topic, handler, limit, admit
-        self.subject, self.last = subject, last
+        self.subject, self.last, self.hearer = subject, last, topic.hearer(tokens)
         self.in_progress = _active.labels(service, topic.name)
         self.seconds = _seconds.labels(service, topic.name)
         self.done = _requests.labels(service, topic.name, "done")
@@ -57,17 +65,25 @@ class Service:
 
     `answer` declares a request or stream topic with its limits, `listen` an event topic that every replica hears.
     `start` subscribes; `drain` stops hearing and waits until everything accepted has been answered; `close` cancels
-    what is left. `report` adds the service's own figures to `$SRV.STATS`.
+    what is left. `report` adds the service's own figures to `$SRV.STATS`; `on_cancel` hears the tenant and the
+    id of each request that is left, before that is stopped.
     """
 
     def __init__(
-        self, bus: Bus, name: str, summary: str, *, report: Callable[[], dict[str, Any]] | None = None
+        self,
+        bus: Bus,
+        name: str,
+        summary: str,
+        *,
+        report: Callable[[], dict[str, Any]] | None = None,
+        on_cancel: Callable[[str, str], None] | None = None,
     ) -> None:
         self.bus, self.name, self.summary = bus, name, summary
         self.id = random_id()
         self.version = version("hasten")
         self.draining = False
         self.report = report or dict
+        self._told = on_cancel
         self._heard: list[_Heard] = []
         self._listeners: list[tuple[str, Callable[[Msg], Awaitable[None]]]] = []
         self._hearing: list[Subscription] = []
@@ -97,8 +113,7 @@ class Service:
         `admit` (body, Call) may raise Failed before the request is accepted; it must not wait. A topic that is `last`
         is heard in a drain until all else that was accepted has been answered.
         """
-        subject = topic.narrowed(**tokens)
-        self._heard.append(_Heard(self.name, topic, handler, Limit(limit, waiting, share=share), admit, subject, last))
+        self._heard.append(_Heard(self.name, topic, handler, Limit(limit, waiting, share=share), admit, tokens, last))
 
     def listen(self, topic: Topic, handler: Callable[[Any, dict[str, str]], None], **tokens: str) -> None:
         """Hears an event topic on every replica. The handler gets (body, tokens) and must not wait."""
@@ -128,6 +143,8 @@ class Service:
         """Subscribes to everything declared; requests are heard when it returns."""
         if self._heard:
             self.listen(CANCEL, self._on_cancel)
+        for hearer in {heard.hearer for heard in self._heard}:
+            self.listen(STOP, self._on_cancel, **({} if hearer is None else {"hearer": hearer}))
         for heard in self._heard:
             subscription = await self.bus.subscribe(heard.subject, self._receiver(heard), queue=heard.topic.queue or "")
             (self._hearing_last if heard.last else self._hearing).append(self._shown(subscription))
@@ -148,6 +165,8 @@ class Service:
 
     def _on_cancel(self, _: Any, tokens: dict[str, str]) -> None:
         key = (tokens["tenant"], tokens["request_id"])
+        if self._told is not None:
+            self._told(*key)
         if not self._stop(key):
             asyncio.get_running_loop().call_later(OVERTAKING_S, self._stop, key)
 

@@ -72,6 +72,10 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
         """The subject for these tokens; raises BadName for one that may not be in a subject, KeyError without one."""
         return _PLACEHOLDER.sub(lambda found: checked(found[1], tokens[found[1]]), self.template)
 
+    def hearer(self, tokens: dict[str, str]) -> str | None:
+        """The service of its queue group, else whoever the last token names; None if that is not given."""
+        return self.queue or tokens.get(self.tokens[-1])
+
     @property
     def pattern(self) -> str:
         """The subject a service subscribes to: every token a wildcard."""

@@ -188,6 +188,22 @@ async def test_what_is_asked_during_an_outage_is_answered_after_it(
     assert await asked == Said(text="x")
 
 
+async def test_what_nobody_is_back_to_answer_is_asked_again(
+    nats_server: NatsServer, bus: Bus, company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hasten.bus.LATE_REPLY_S", 60.0)
+    await nats_server.stop(kill=True)
+    await until(lambda: not bus.connected)
+    asked = asyncio.create_task(bus.request(ECHO, Say(text="x"), deadline_ms=now_ms() + 60_000, tenant="acme"))
+    await nats_server.start()
+    await until(lambda: bus.connected)
+    await bus.flush()
+    assert bus.unsettled
+    assert not asked.done(), "that nobody is there was said before the answer to the flush"
+    await company.hear(ECHO, echo)
+    assert await asked == Said(text="x")
+
+
 async def test_closing_without_a_server_says_what_was_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     server = await NatsServer(tmp_path / "own").start()
     bus = await Bus.connect(server.url)

@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from nats.aio.msg import Msg
 from patience import until
 from small_talk import ECHO, TICK, Company, Said, Say, Tick, echo
 
 from hasten.bus import Bus
 from hasten.codec import MAX_NESTING, nesting
 from hasten.deadline import DEADLINE, REQUEST_ID, now_ms
+from hasten.messages.chat import CANCEL, STOP, Nothing
 from hasten.messages.failure import Failed, Failure
 from hasten.nats_server import NatsServer
 from hasten.service import Call
@@ -357,6 +359,28 @@ async def test_nothing_is_left_of_a_request_whose_caller_went_away(bus: Bus, com
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert bus.outstanding == 0
+    await until(lambda: service.active == 0)
+
+
+async def test_only_those_who_may_have_a_request_are_told_that_it_was_left(bus: Bus, company: Company) -> None:
+    """A hit by meaning leaves its other stages: that must not wake every process there is."""
+    told: list[str] = []
+
+    async def listen(msg: Msg) -> None:
+        told.append(msg.subject)
+
+    service = await company.hear(ECHO, echo)
+    for topic in (CANCEL, STOP):
+        await bus.subscribe(topic.pattern, listen)
+    asking = asyncio.create_task(ask(bus, wait_s=60, request_id="r1"))
+    await until(lambda: service.active == 1)
+    asking.cancel()
+    await until(lambda: service.active == 0)
+    stop = STOP.subject(hearer="echo", tenant="acme", request_id="r1")
+    last = CANCEL.subject(tenant="acme", request_id="r2")
+    await bus.publish(CANCEL, Nothing(), tenant="acme", request_id="r2")
+    await until(lambda: {stop, last} <= set(told))
+    assert sorted(told) == sorted([stop, last])
 
 
 @pytest.mark.parametrize("request_id", ["a b", "a\r\nX: y", "a.b", "*", "", "x" * 65, "ünï"])

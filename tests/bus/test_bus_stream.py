@@ -13,7 +13,7 @@ from small_talk import ECHO, TELL, Company, Said, Say, Tell, tell
 
 from hasten.bus import Bus
 from hasten.deadline import REQUEST_ID, TENANT, now_ms
-from hasten.messages.chat import CANCEL, Accepted, ChatReply, Chunk, Done, Nothing, Ping
+from hasten.messages.chat import CANCEL, STOP, Accepted, ChatReply, Chunk, Done, Nothing, Ping
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.generate import GENERATE, Generate
 from hasten.nats_server import NatsServer
@@ -236,6 +236,7 @@ async def cancels_heard(bus: Bus) -> list[str]:
         heard.append(msg.subject)
 
     await bus.subscribe(CANCEL.pattern, listen)
+    await bus.subscribe(STOP.pattern, listen)
     await bus.flush()
     return heard
 

@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 from scripted_edge import HELLO, Edge, chatters, edge, eventually, say
 
 from hasten.bus import Bus
-from hasten.messages.chat import CANCEL, CHAT, Accepted, ChatRequest, Chunk, Done, Nothing
+from hasten.messages.chat import CANCEL, CHAT, STOP, Accepted, ChatRequest, Chunk, Done, Nothing
 from hasten.messages.failure import Failure
 from hasten.service import Call
 
@@ -142,7 +142,7 @@ async def test_a_cancellation_that_was_lost_is_sent_again(bus: Bus) -> None:
     async def on_cancel(msg: Msg) -> None:
         words.append(time.monotonic())
         if words[-1] - words[0] > 0.3:
-            heeded.append(CANCEL.parse(msg.subject)["request_id"])
+            heeded.append(STOP.parse(msg.subject)["request_id"])
             await bus.send(replies[0], Failure(code="cancelled"))
 
     async def deaf(msg: Msg) -> None:
@@ -153,7 +153,7 @@ async def test_a_cancellation_that_was_lost_is_sent_again(bus: Bus) -> None:
     async with edge(bus) as made:
         await made.orchestrator.drain()
         await bus.subscribe(CHAT.subject(tenant="acme"), deaf)
-        await bus.subscribe(CANCEL.pattern, on_cancel)
+        await bus.subscribe(STOP.pattern, on_cancel)
         async with raw(made, STREAM) as client:
             await client.read()
         await eventually(lambda: bool(heeded))

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from patience import until
 from scripted_peers import Scripted
@@ -12,6 +13,7 @@ from hasten.codec import decode
 from hasten.messages.attempt import ATTEMPTED, Attempted
 from hasten.messages.chat import CHAT, Chunk, Done
 from hasten.messages.failure import Failed
+from hasten.nats_server import NatsServer
 from hasten.orchestrator.service import build
 from hasten.orchestrator.settings import Settings
 
@@ -102,3 +104,26 @@ async def test_a_failure_after_the_first_chunk_keeps_its_time(bus: Bus, peers: S
     await until(lambda: bool(told))
     assert told[0].outcome == "upstream"
     assert told[0].ttft_ms > 0
+
+
+async def test_a_silence_while_the_server_was_away_is_not_the_workers_fault(
+    nats_server: NatsServer, bus: Bus, peers: Scripted, told: list[Attempted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an outage of NATS opens the breaker of every worker, and a model with one worker has none to go on with."""
+    monkeypatch.setattr("hasten.bus.LATE_REPLY_S", 600.0)
+    lost: list[int] = []
+
+    async def is_lost(seq: int, *_: Any) -> None:
+        if seq == 2 and not lost:
+            lost.append(seq)
+            raise Failed("incomplete", "no sign of life")
+
+    peers.broken["w1"] = is_lost
+    await nats_server.stop(kill=True)
+    await until(lambda: not bus.connected)
+    await nats_server.start()
+    await until(lambda: bus.connected)
+    await bus.flush()
+    assert isinstance((await ask(bus, cache={"mode": "off"}))[-1], Done)
+    await until(lambda: len(told) == 2)
+    assert [(one.worker, one.outcome) for one in told] == [("w1", "disconnected"), ("w1", "done")]

@@ -47,6 +47,11 @@ def generate_of(
     )
 
 
+def cut_off(ended: Failure, bus: Bus) -> bool:
+    """Whether an attempt may have ended because this replica was cut off itself, which is no fault of the worker."""
+    return ended.code == "incomplete" and bus.unsettled
+
+
 class Attempt:
     """A generation of one flight at one worker, as a context: `async with` starts it and leaves it.
 
@@ -107,7 +112,8 @@ class Attempt:
     async def _heard(self) -> Chunk | Done | Failure:
         event = await self._next()
         if self._result is not None:
-            self._result.heard(event)
+            no_fault = isinstance(event, Failure) and cut_off(event, self._bus)
+            self._result.heard(msgspec.structs.replace(event, code="disconnected") if no_fault else event)
         return event
 
     async def _next(self) -> Chunk | Done | Failure:

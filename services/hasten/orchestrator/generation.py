@@ -11,7 +11,7 @@ from hasten.messages.chat import ChatRequest, Chunk, Done, Turn, Usage
 from hasten.messages.failure import RETRYABLE, Failed, Failure
 from hasten.messages.retrieve import Passage
 from hasten.messages.route import Routed
-from hasten.orchestrator.attempt import Attempt, generate_of
+from hasten.orchestrator.attempt import Attempt, cut_off, generate_of
 from hasten.orchestrator.cascade import Cascade, Draft, Escalation
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.hedge import Hedges
@@ -92,7 +92,8 @@ class Generation:
                 continue
             if ended.code == "deadline" and until_ms < self._flight.deadline_ms and self._may_go_on(routed):
                 continue
-            failed.append(routed.worker)
+            if not cut_off(ended, self._bus):
+                failed.append(routed.worker)
             retries = ended.code in RETRYABLE and len(failed) < self._settings.attempts and self._may_go_on(routed)
             if retries and (other := await self._elsewhere(routed, messages, failed, reroute)) is not None:
                 routed, messages = other

@@ -87,9 +87,9 @@ class Seats:
         if (seat := self._kept.pop(key, None)) is not None:
             seat.end()
 
-    def on_cancel(self, _: Any, tokens: dict[str, str]) -> None:
+    def on_cancel(self, tenant: str, request_id: str) -> None:
         """Nobody waits for this request any more."""
-        key = (tokens["tenant"], tokens["request_id"])
+        key = (tenant, request_id)
         self._drop(key)
         if (seat := self._taken.get(key)) is not None:
             seat.left = True

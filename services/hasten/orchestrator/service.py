@@ -14,7 +14,7 @@ from hasten.fingerprint import question_hash
 from hasten.freshness import Freshness
 from hasten.limit import SHARE
 from hasten.messages.cache import SERVED, CacheHit, Served
-from hasten.messages.chat import CANCEL, CHAT, FINISHED, ChatRequest, Chunk, Done, Finished, Note
+from hasten.messages.chat import CHAT, FINISHED, ChatRequest, Chunk, Done, Finished, Note
 from hasten.messages.explain import EXPLAIN
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.follow import FOLLOW, Basis, Follow
@@ -62,7 +62,9 @@ class Orchestrator:
         self._source = random_id()
         self._finished = 0
         self._counts: dict[str, int] = {}
-        self.service = Service(bus, "orchestrator", "Answers chat requests", report=self.report)
+        self.service = Service(
+            bus, "orchestrator", "Answers chat requests", report=self.report, on_cancel=self._seats.on_cancel
+        )
         self._explainer = Explainer(bus)
         self._results = Results(bus)
         self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting, share=SHARE)
@@ -71,7 +73,6 @@ class Orchestrator:
         self.service.answer(RESUME, self._resume, limit=settings.limit, waiting=settings.waiting, share=SHARE)
         self.service.answer(REJOIN, self._rejoin, limit=FOLLOWERS, last=True, replica=replica)
         self.service.answer(FOLLOW, self._lead, limit=FOLLOWERS, last=True, replica=replica)
-        self.service.listen(CANCEL, self._seats.on_cancel)
         self._leases = Leases(bus, replica, settings.max_deadline_ms / 1000)
         self._refresher = Refresher(self._leases, self._launch_refresh, settings.refresh_s)
 

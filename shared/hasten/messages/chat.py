@@ -284,6 +284,13 @@ CANCEL = Topic(
     kind="event",
     summary="The caller of this request has gone; whoever works on it stops.",
 )
+STOP = Topic(
+    name="stop",
+    template="hasten.v1.stop.{hearer}.{tenant}.{request_id}",
+    request=Nothing,
+    kind="event",
+    summary="The same, from a service to those who may have its request: a service's replicas, a worker, one replica.",
+)
 
 
 class Finished(Body, frozen=True, kw_only=True, omit_defaults=True):
@@ -321,4 +328,4 @@ FINISHED = Topic(
     kind="event",
     summary="Facts about every request that has ended.",
 )
-TOPICS = (CHAT, CANCEL, FINISHED)
+TOPICS = (CHAT, CANCEL, STOP, FINISHED)
