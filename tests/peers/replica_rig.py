@@ -50,6 +50,11 @@ class Replica:
         return self.unit.report()["leases"]  # type: ignore[no-any-return]
 
     @property
+    def followers(self) -> int:
+        """How many have begun to read along with what it leads; who is about to is counted by its own `leases`."""
+        return sum(call.topic is FOLLOW and call.sent_at > 0 for call in self.unit.service._calls.values())
+
+    @property
     def hears(self) -> bool:
         """Whether it hears new requests."""
         return any(one.subject == CHAT.pattern for one in self.unit.service._hearing)

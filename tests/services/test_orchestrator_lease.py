@@ -103,7 +103,7 @@ async def test_without_a_bucket_every_replica_shares_for_itself(replicas: Replic
         replica.unit._leases._resting_until = 0.0
     gate = Gate(peers, 3)
     streams = [await replicas.stream(replica, {**ASK, "seed": 1}) for replica in (one, other)]
-    await until(lambda: sum(replica.leases.get("followed", 0) for replica in (one, other)) == 1)
+    await until(lambda: one.followers + other.followers == 1)
     gate.open()
     answers = await asyncio.gather(*(events_of(stream) for stream in streams))
     assert sorted(events[-1].cache for events in answers) == ["miss", "shared"], "the bucket has been made again"

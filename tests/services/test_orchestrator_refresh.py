@@ -71,7 +71,8 @@ async def test_who_misses_while_it_is_made_anew_reads_along(replicas: Replicas, 
     peers.exact = None
     one.unit._recent._hits.clear()
     streams = [await replicas.stream(replica) for replica in (other, one)]
-    await until(lambda: one.leases.get("followed") == other.leases.get("followed") == 1)
+    await until(lambda: one.followers == 2)
+    assert one.leases.get("followed") == other.leases.get("followed") == 1
     gate.open()
     answers = [await events_of(stream) for stream in streams]
     assert [(events[-1].cache, text(events)) for events in answers] == [("shared", peers.answer)] * 2

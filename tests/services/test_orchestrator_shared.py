@@ -127,7 +127,7 @@ async def test_a_failed_leader_does_not_poison_who_follows_elsewhere(replicas: R
         nonlocal calls
         calls += 1
         if calls == 1:
-            await until(lambda: other.leases.get("followed") == 1)
+            await until(lambda: one.followers == 1)
             await call.send(Failure(code="internal"))
             raise RuntimeError
 
@@ -144,7 +144,7 @@ async def test_a_failure_that_everybody_would_meet_is_passed_on(replicas: Replic
     one, other = await pair(replicas)
 
     async def refuses(_: int, call: Call) -> None:
-        await until(lambda: other.leases.get("followed") == 1)
+        await until(lambda: one.followers == 1)
         await call.send(Failure(code="context_overflow", detail="too long"))
         raise RuntimeError
 
