@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from engine_rig import CHECKPOINT, DATA, SLOTS, WINDOW
 from model_server import VLLM, ModelServer, llama, vllm
@@ -32,10 +33,12 @@ engine = {engine}
 """
 LINES = {
     "llama": '{{ kind = "llama", path = "{weights}" }}',
-    "vllm": '{{ kind = "vllm", path = "{checkpoint}", vllm_dtype = "float32", vllm_eager = true, vllm_kv_gib = 1.0 }}',
+    "vllm": '{{ kind = "vllm", path = "{checkpoint}", {options} }}',
+    "vllm_ngram": '{{ kind = "vllm", path = "{checkpoint}", {options}, vllm_ngram_tokens = 4 }}',
     "llama_server": '{{ kind = "openai", url = "{url}", continues = true }}',
     "vllm_server": '{{ kind = "openai", url = "{url}", continues = true }}',
 }
+OPTIONS = 'vllm_dtype = "float32", vllm_eager = true, vllm_kv_gib = 1.0'
 QUESTION = "Name three colours of the rainbow."
 
 
@@ -63,21 +66,25 @@ def _write(config: Path, line: str) -> None:
 @asynccontextmanager
 async def _worker(name: str, url: str, nats: str, config: Path) -> AsyncIterator[None]:
     """A `hasten run worker` of its own, once it is ready; vLLM's runs with the Python that has vLLM."""
-    _write(config, LINES[name].format(weights=LARGE.engine.path, checkpoint=CHECKPOINT, url=url))
-    python = os.environ[VLLM] if name == "vllm" else sys.executable
+    _write(config, LINES[name].format(weights=LARGE.engine.path, checkpoint=CHECKPOINT, options=OPTIONS, url=url))
+    python = os.environ[VLLM] if name in ("vllm", "vllm_ngram") else sys.executable
     arguments = ["-m", "hasten.worker", "--nats", nats, "--data", str(DATA), "--config", str(config)]
-    process = await asyncio.create_subprocess_exec(python, *arguments, stdout=asyncio.subprocess.PIPE)
+    errors = config.with_suffix(".err")
+    with errors.open("wb") as file:
+        process = await asyncio.create_subprocess_exec(python, *arguments, stdout=asyncio.subprocess.PIPE, stderr=file)
     assert process.stdout is not None
     try:
         async with asyncio.timeout(300):
             while not (said := (await process.stdout.readline()).decode()).startswith("ready"):
-                assert said, "the worker has ended"
+                assert said, errors.read_text()
         yield
     finally:
         process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(60):
             await process.communicate()
-    assert process.returncode == 0
+    said = errors.read_text()
+    assert process.returncode == 0, said
+    assert "Traceback" not in said, said
 
 
 async def _answer(bus: Bus, request: Generate) -> tuple[str, Done]:
@@ -96,13 +103,13 @@ async def _told(name: str, nats: NatsServer, bus: Bus, config: Path) -> tuple[st
     async with _server(name) as url, _worker(name, url, nats.url, config):
         answer, done = await _answer(bus, asked)
         begun = answer[:40]
-        rest, _ = await _answer(bus, Generate(messages=asked.messages, temperature=0.0, continues=begun))
+        rest, _ = await _answer(bus, msgspec.structs.replace(asked, continues=begun))
     print(f"{name}: first token after {done.ttft_ms:.0f} ms, {answer!r}")
     assert (begun + rest).startswith(answer)
     return answer, (done.finish_reason, done.usage.prompt_tokens, done.usage.completion_tokens)
 
 
-@pytest.mark.parametrize("name", ["vllm", "llama_server", "vllm_server"])
+@pytest.mark.parametrize("name", ["vllm", "vllm_ngram", "llama_server", "vllm_server"])
 async def test_one_line_of_config_chooses_the_engine(
     nats_server: NatsServer, bus: Bus, tmp_path: Path, name: str
 ) -> None:
