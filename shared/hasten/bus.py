@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
@@ -41,6 +42,10 @@ class Unreachable(ConnectionError):
     """No NATS server answered at the address."""
 
 
+SETTLED_S = 5.0
+"""After an outage of the server every process has been heard of again by then."""
+
+
 def _decode_reply(topic: Topic, msg: Msg) -> Any:
     if not msg.data and msg.headers and msg.headers.get("Status") == "503":
         return Failure(code="unavailable", detail=f"no {topic.queue or topic.name} is running", retry_after_ms=1000)
@@ -64,6 +69,7 @@ class Bus:
         self._client = client
         self._inbox = f"{inbox}.{secrets.token_hex(11)}"
         self.serves = inbox == INBOX
+        self._back_s = float("-inf")
         """Whether this is a service's connection; a tenant's may publish to no inbox and look for no process."""
         self._sinks: dict[str, Sink] = {}
         self._telling: set[asyncio.Task[None]] = set()
@@ -117,6 +123,7 @@ class Bus:
         self._doubtful |= self._asked
 
     async def _on_reconnect(self) -> None:
+        self._back_s = time.monotonic()
         doubtful, self._doubtful = self._doubtful, set()
         asyncio.get_running_loop().call_later(LATE_REPLY_S, _give_up, doubtful)
 
@@ -154,6 +161,11 @@ class Bus:
     def connected(self) -> bool:
         """Whether the server can be reached at this moment."""
         return bool(self._client.is_connected)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the connection is lost, or was until a moment ago: others may not be back yet, or not heard of."""
+        return not self.connected or time.monotonic() - self._back_s < SETTLED_S
 
     @property
     def outstanding(self) -> int:
