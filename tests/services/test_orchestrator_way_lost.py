@@ -1,5 +1,9 @@
 """A worker that is well, and the last one there is, is asked again when only the way to it was lost for a moment."""
 
+import asyncio
+import time
+
+from patience import until
 from replica_rig import events_of, running, text
 from scripted_peers import Scripted
 
@@ -58,3 +62,32 @@ async def test_not_when_it_has_said_itself_that_it_cannot(nats_server: NatsServe
     events, begun = await answered(nats_server, bus, lost=5, said_by_worker=broken)
     assert isinstance(events[-1], Failure)
     assert (events[-1].code, len(begun)) == ("upstream", 1)
+
+
+async def test_after_an_outage_workers_are_waited_for_until_they_are_heard_of_again(
+    nats_server: NatsServer, bus: Bus
+) -> None:
+    begun: list[str] = []
+
+    async def generate(request: Generate, call: Call) -> None:
+        begun.append(request.continues)
+        await call.send(Chunk(seq=0, text="The " if len(begun) == 1 else "tide rises."))
+        if len(begun) == 1:
+            peers.workers, replicas.all[0].bus._returned_s = (), time.monotonic() + 600
+            await call.send(Chunk(seq=2, text="never read"))
+        else:
+            await call.send(Done(finish_reason="stop", model="m", chunks=1))
+
+    peers = Scripted(bus, workers=("w1",), real=(GENERATE,))
+    worker = Service(bus, "worker", "Loses a chunk.")
+    worker.answer(GENERATE, generate, limit=10, slug="m", worker="w1")
+    await peers.start()
+    await worker.start()
+    async with running(nats_server, 1, silence_s=20) as replicas:
+        asked = asyncio.create_task(events_of(await replicas.client.stream(CHAT, ASK, tenant="acme", idle_s=20)))
+        await until(lambda: len(peers.routes) >= 4)
+        peers.workers = ("w1",)
+        events = await asked
+    await worker.close()
+    await peers.close()
+    assert (text(events), begun) == ("The tide rises.", ["", "The "])

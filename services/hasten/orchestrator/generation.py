@@ -1,5 +1,6 @@
 """Runs one generation on a worker and relays it; when the worker is lost, the text goes on from another."""
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -18,6 +19,8 @@ from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.race import Race
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.stages import Stages
+
+PAUSE_S = 0.2
 
 
 class Reroute:
@@ -98,8 +101,8 @@ class Generation:
             if retries and (other := await self._elsewhere(routed, messages, failed, reroute)) is not None:
                 routed, messages = other
                 continue
-            if retries and self._lost and (same := await self._elsewhere(routed, messages, [], reroute)) is not None:
-                routed, messages = same
+            if retries and self._lost and (there := await self._after_all(routed, messages, reroute)) is not None:
+                routed, messages = there
                 continue
             if (draft := self._cascade.after_all()) is not None:
                 return self._show(draft)
@@ -114,6 +117,16 @@ class Generation:
             return await reroute.find(routed, messages, failed, routed.model)
         above = self._cascade.above if self._cascade.kept is not None else ""
         return await reroute.find(routed, messages, failed, None, above=above)
+
+    async def _after_all(
+        self, routed: Routed, messages: list[Turn], reroute: Reroute
+    ) -> tuple[Routed, list[Turn]] | None:
+        """Whoever there is, those that were only lost among them; after an outage of NATS when they are back."""
+        while True:
+            found = await self._elsewhere(routed, messages, [], reroute) if self._bus.connected else None
+            if found is not None or not self._bus.unsettled:
+                return found
+            await asyncio.sleep(PAUSE_S)
 
     def _may_go_on(self, routed: Routed) -> bool:
         return not self._flight.chunks or (routed.continues and not self._tool_calls and not self._reasoning)
