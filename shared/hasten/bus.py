@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from hasten.address import without_secret
-from hasten.codec import decode, encode
+from hasten.codec import encode
 from hasten.connection import Connection
 from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, RESUMABLE, TENANT, now_ms
 from hasten.messages.chat import CANCEL, Nothing
@@ -21,7 +21,7 @@ from hasten.messages.failure import Failed, Failure
 from hasten.stream import IDLE_S, Stream
 from hasten.telemetry import counter, logger, where
 from hasten.topics import Topic, checked, random_id
-from hasten.tries import Tries
+from hasten.tries import Tries, reply_of
 
 INBOX = "_INBOX"
 LATE_REPLY_S = 2.0
@@ -44,15 +44,6 @@ class Unreachable(ConnectionError):
 
 SETTLED_S = 5.0
 """After an outage of the server every process has been heard of again by then."""
-
-
-def _decode_reply(topic: Topic, msg: Msg) -> Any:
-    if not msg.data and msg.headers and msg.headers.get("Status") == "503":
-        return Failure(code="unavailable", detail=f"no {topic.queue or topic.name} is running", retry_after_ms=1000)
-    try:
-        return decode(topic.reply, msg.data)
-    except Failed:
-        raise Failed("internal", f"the answer on {topic.name} was not a reply of this topic") from None
 
 
 def cancelled() -> bool:
@@ -92,6 +83,8 @@ class Bus:
                 _dropped.labels(error.sub.subject).inc()
             if connected:
                 log.warning("connection: %s", type(error).__name__)
+            elif cancelled():
+                raise asyncio.CancelledError  # else nats-py, which has lost it, would try for ever
 
         client = Connection()
         bus = cls(client, inbox)
@@ -239,7 +232,7 @@ class Bus:
         """
         deadline_ms, request_id = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000, request_id or random_id()
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
-        subject = topic.subject(**tokens)
+        subject, sent = topic.subject(**tokens), self._headers(deadline_ms, request_id, headers)
 
         def receive(msg: Msg) -> None:
             if not answer.done() and tries.answered(msg):
@@ -247,14 +240,10 @@ class Bus:
 
         reply, forget = self._open(receive)
         self._asked.add(answer)
-
-        async def ask() -> None:
-            await self.send(subject, body, reply=reply, headers=self._headers(deadline_ms, request_id, headers))
-
-        tries = Tries(topic, ask, again_s)
+        tries = Tries(topic, lambda: self.send(subject, body, reply=reply, headers=sent), again_s)
         try:
             async with asyncio.timeout(max(0.0, (deadline_ms - now_ms()) / 1000)), tries:
-                return _decode_reply(topic, await answer)
+                return reply_of(topic, await answer)
         except TimeoutError:
             return Failure(code="deadline", detail=f"no answer on {topic.name} before the deadline")
         except Failed as failed:
@@ -262,7 +251,7 @@ class Bus:
         except nats.errors.Error as error:
             return Failure(code="disconnected", detail=f"NATS: {type(error).__name__}", retry_after_ms=1000)
         except asyncio.CancelledError:
-            await self._cancel(tokens.get("tenant") or (headers or {}).get(TENANT), request_id)
+            await self.cancel(tokens.get("tenant") or (headers or {}).get(TENANT), request_id)
             raise
         finally:
             forget()
@@ -296,35 +285,32 @@ class Bus:
         subject = topic.subject(**tokens)
         tenant = tokens["tenant"] if "tenant" in tokens else checked("tenant", (headers or {})[TENANT])
         sent_headers = self._headers(deadline_ms, request_id, headers) | ({RESUMABLE: "1"} if resumable else {})
-        watched: list[tuple[str, Callable[[], None]]] = []
+        look, end_look = self._lookout(probe, lambda: stream.lose(f"the process of the {probe} has ended"))
 
         def ended() -> None:
             forget_replies()
-            for _, forget in watched:
-                forget()
-
-        def gone() -> None:
-            stream.lose(f"the process of the {probe} has ended")
-
-        async def look_for(replica: str) -> None:
-            if not watched:
-                watched.append(self.watch_reader(gone))
-            with contextlib.suppress(nats.errors.Error):
-                await self._client.publish(f"$SRV.PING.{probe}.{replica}", b"", watched[0][0])
+            end_look()
 
         async def abandon() -> None:
-            await self._cancel(tenant, request_id)
+            await self.cancel(tenant, request_id)
 
         def receive(msg: Msg) -> None:
             try:
-                stream.push(_decode_reply(topic, msg))
+                stream.push(reply_of(topic, msg))
             except Failed as failed:
                 stream.fail(failed.failure)
 
         reply, forget_replies = self._open(receive)
-        look = look_for if probe else None
-        more: dict[str, Any] = {"next_seq": next_seq, "first_s": first_s, "resumable": resumable, "probe": look}
-        stream = Stream(deadline_ms, idle_s, ended, abandon, **more)
+        stream = Stream(
+            deadline_ms,
+            idle_s,
+            ended,
+            abandon,
+            next_seq=next_seq,
+            first_s=first_s,
+            resumable=resumable,
+            probe=look if probe else None,
+        )
         try:
             await self.send(subject, body, reply=reply, headers=sent_headers)
         except nats.errors.Error as error:
@@ -335,7 +321,26 @@ class Bus:
             raise
         return stream
 
-    async def _cancel(self, tenant: str | None, request_id: str) -> None:
+    def _lookout(
+        self, service: str, gone: Callable[[], None]
+    ) -> tuple[Callable[[str], Awaitable[None]], Callable[[], None]]:
+        """What looks for the process of a service's replica, calling `gone` when it has ended, and what stops that."""
+        watched: list[tuple[str, Callable[[], None]]] = []
+
+        async def look(replica: str) -> None:
+            if not watched:
+                watched.append(self.watch_reader(gone))
+            with contextlib.suppress(nats.errors.Error):
+                await self._client.publish(f"$SRV.PING.{service}.{replica}", b"", watched[0][0])
+
+        def stop() -> None:
+            for _, forget in watched:
+                forget()
+
+        return look, stop
+
+    async def cancel(self, tenant: str | None, request_id: str) -> None:
+        """Tells whoever works on a request to stop; without a connection, or a tenant to say it of, nobody is told."""
         if tenant is not None:
             with contextlib.suppress(nats.errors.Error):
                 await self.publish(CANCEL, Nothing(), tenant=tenant, request_id=request_id)
@@ -366,14 +371,15 @@ class Bus:
         """Returns when the server has handled every subscription and message of ours so far."""
         await self._client.flush()
 
-    async def close(self) -> None:
-        """Flushes what was published and closes; says in the log how much could not be flushed."""
+    async def close(self) -> int:
+        """Flushes what was published and closes; returns, and says in the log, how many bytes could not be flushed."""
         if self._client.is_connected:
             with contextlib.suppress(nats.errors.Error, TimeoutError):
                 async with asyncio.timeout(2):
                     await self.flush()
         if left := await self._abandon():
             log.error("closed with %d bytes that never reached the server", left)
+        return left
 
     async def _abandon(self) -> int:
         """Closes at once; returns how many bytes were not sent."""

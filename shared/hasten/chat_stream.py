@@ -4,14 +4,11 @@ Client programs and the gateway read by this, so both survive the loss of an orc
 """
 
 import asyncio
-import contextlib
 from typing import Any, Self
-
-import nats.errors
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
-from hasten.messages.chat import CANCEL, CHAT, Accepted, ChatReply, Chunk, Done, Note, Nothing
+from hasten.messages.chat import CHAT, Accepted, ChatReply, Chunk, Done, Note
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.resume import RESUME, Resume
 from hasten.stream import Stream
@@ -115,7 +112,7 @@ class ChatStream:
         while self._stream.lost or failure.code in (_NOBODY_YET if self._until_ms else _GIVEN_UP):
             self._lost_by = self._lost_by or failure
             if not await self._may_ask():
-                await self._cancel()
+                await self._bus.cancel(self._tenant, self.request_id)
                 return self._lost_by
             self.resumed += 1
             self._vain += 1
@@ -159,10 +156,6 @@ class ChatStream:
             probe=self._probe,
         )
 
-    async def _cancel(self) -> None:
-        with contextlib.suppress(nats.errors.Error):
-            await self._bus.publish(CANCEL, Nothing(), tenant=self._tenant, request_id=self.request_id)
-
     async def aclose(self) -> None:
         """Leaves the answer; whoever still makes it is told to stop."""
         if self._over:
@@ -170,7 +163,7 @@ class ChatStream:
         self._over = True
         if self._stream is not None:
             if self._stream.lost:
-                await self._cancel()
+                await self._bus.cancel(self._tenant, self.request_id)
             await self._stream.aclose()
 
     async def __aenter__(self) -> Self:

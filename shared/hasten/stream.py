@@ -16,7 +16,8 @@ IDLE_S = 5.0
 PROBE_S = 0.4
 """After this silence a sender is looked for: its process may have ended."""
 LATE_S = 0.25
-"""A reader that wakes up so much too late has stood still itself: what came meanwhile may not have been read yet."""
+"""A reader that wakes up so much too late, or by a quarter of the silence it allows, has stood still itself: what came
+meanwhile may not have been read yet."""
 
 
 class Stream:
@@ -49,7 +50,7 @@ class Stream:
         self._lost = False
         self._events: deque[Any] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._due_s = 0.0
         self._stood_still = False
         self._next_seq = next_seq
@@ -128,8 +129,7 @@ class Stream:
             self._timer.cancel()
             self._timer = None
         if self._timer is None:
-            self._due_s = due_s
-            self._timer = loop.call_later(most_s, self._on_timer)
+            self._timer, self._due_s = loop.call_later(most_s, self._on_timer), due_s
         self._waiter = loop.create_future()
         try:
             await self._waiter
@@ -137,9 +137,10 @@ class Stream:
             self._waiter = None
 
     def _on_timer(self) -> None:
-        """One timer serves all events, which are many: when it was too early, whoever waits sets it anew."""
-        if self._timer is not None:
-            self._stood_still |= asyncio.get_running_loop().time() - self._due_s > LATE_S
+        """One timer serves all events, which are many: when it was too early, whoever waits sets it anew.
+
+        The moment is kept beside it: what uvloop returns for less than half a millisecond has no `when`."""
+        self._stood_still |= asyncio.get_running_loop().time() - self._due_s > min(LATE_S, self._idle_s / 4)
         self._timer = None
         self._wake()
 

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from small_talk import ECHO, Company, Said, Say, until
+from patience import until
+from small_talk import ECHO, Company, Said, Say
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import cache_rig
+import pytest
 import pytest_asyncio
+from patience import until
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
@@ -17,6 +19,7 @@ from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT
 from hasten.messages.chat import CHAT, Chunk, Note, Ping
 from hasten.messages.follow import FOLLOW, Follow
 from hasten.nats_server import NatsServer
+from hasten.orchestrator import relay
 from hasten.orchestrator.lease import BUCKET
 from hasten.orchestrator.service import Orchestrator, build
 from hasten.orchestrator.settings import Settings
@@ -52,7 +55,7 @@ class Replica:
         return any(one.subject == CHAT.pattern for one in self.unit.service._hearing)
 
     async def hear(self, yes: bool) -> None:
-        """Lets it hear new requests, or leaves them to the others."""
+        """Lets it hear new requests, or leaves them to the others; what was sent to it before is still heard."""
         service = self.unit.service
         if yes and not self.hears:
             chat = next(one for one in service._heard if one.topic is CHAT)
@@ -61,8 +64,16 @@ class Replica:
         elif not yes and self.hears:
             chats = [one for one in service._hearing if one.subject == CHAT.pattern]
             service._hearing.remove(chats[0])
-            await chats[0].unsubscribe()
+            await chats[0].drain()  # type: ignore[no-untyped-call]
         await self.bus.flush()
+
+    async def settled(self) -> None:
+        """Returns when its flights have ended and their leases are free: the end of a flight begins the release a turn
+        later."""
+        await until(lambda: not self.unit._flights.all)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await self.unit._leases.close()
 
     async def die(self) -> None:
         """Takes its connection away, as the end of its process would, and then whatever it was at."""
@@ -169,10 +180,10 @@ def notes(events: list[Any]) -> dict[str, Any]:
     return {event.kind: event.data for event in events if isinstance(event, Note)}
 
 
-async def until(condition: Callable[[], Any], timeout_s: float = 20) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.005)
+@pytest.fixture
+def loyal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No follower takes a leader that is slow for a lost one, however busy the machine is."""
+    monkeypatch.setattr(relay, "SILENCE_S", 20.0)
 
 
 @pytest_asyncio.fixture

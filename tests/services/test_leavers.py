@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from replica_rig import Replicas, until
+from patience import until
+from replica_rig import Replicas
 from scripted_peers import Scripted
 
 from hasten.bus import Bus

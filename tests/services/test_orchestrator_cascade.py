@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from replica_rig import ASK, events_of, first_chunk, notes, patient, text, until
+from patience import until
+from replica_rig import ASK, events_of, first_chunk, notes, patient, text
 from scripted_peers import ANSWER, Scripted
 
 from hasten.bus import Bus

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest_asyncio
+from patience import until
 from scripted_peers import Scripted
-from small_talk import until
 
 from hasten.bus import Bus
 from hasten.codec import decode
@@ -63,7 +63,7 @@ async def test_an_answer_is_an_attempt_and_a_hit_is_none(bus: Bus, peers: Script
 async def test_a_failure_that_another_worker_made_up_for_is_told(
     bus: Bus, peers: Scripted, told: list[Attempted]
 ) -> None:
-    """c5-07: else a model that fails fast and always looks as if it had never been asked."""
+    """Else a model that fails fast and always looks as if it had never been asked."""
 
     async def fails(*_: Any) -> None:
         raise Failed("upstream", "out of order")

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 from nats.aio.msg import Msg
-from replica_rig import ASK, Gate, Replicas, events_of, peers, replicas, text, until
+from patience import until
+from replica_rig import ASK, Gate, Replicas, events_of, peers, replicas, text
 from scripted_peers import Scripted
 
 from hasten.bus import Bus

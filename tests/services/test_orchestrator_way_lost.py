@@ -3,7 +3,8 @@
 import asyncio
 import time
 
-from replica_rig import events_of, running, text, until
+from patience import until
+from replica_rig import events_of, running, text
 from scripted_peers import Scripted
 
 from hasten.bus import Bus

@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
+from patience import until
 from router_rig import Attempts, Workers, ask, samples
-from small_talk import until
 
 from hasten.bus import Bus
 from hasten.messages.route import Routed

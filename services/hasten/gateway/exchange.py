@@ -17,7 +17,7 @@ from hasten.gateway.feed import Feed
 from hasten.gateway.head import Head
 from hasten.gateway.settings import Settings
 from hasten.gateway.sse import HEADERS, PING, Frames
-from hasten.messages.chat import CANCEL, Chunk, Done, Nothing, Ping
+from hasten.messages.chat import Chunk, Done, Ping
 from hasten.messages.failure import Failed, Failure
 from hasten.telemetry import counter
 
@@ -128,7 +128,7 @@ class Exchange:
 
     async def _cancel(self) -> None:
         with contextlib.suppress(Exception):
-            await self._bus.publish(CANCEL, Nothing(), tenant=self._tenant, request_id=self._head.request_id)
+            await self._bus.cancel(self._tenant, self._head.request_id)
 
 
 async def _left(receive: Receive) -> None:

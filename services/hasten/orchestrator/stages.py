@@ -156,7 +156,7 @@ class Stages:
             key=print_.key,
             partition=print_.partition,
             text=print_.text,
-            vector=vector if print_.single_turn else None,
+            vector=vector if self._plan.searchable else None,
             answer=answer,
             tags=self._flight.tags,
             read_seq=self._flight.read_seq,

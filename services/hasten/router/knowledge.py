@@ -1,4 +1,4 @@
-"""Collects what a replica hears into the facts that decisions go by; the time is always given."""
+"""Collects what a replica hears into the facts that decisions go by; pure, the time is always given."""
 
 from collections.abc import Sequence
 from typing import TypeVar

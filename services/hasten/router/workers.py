@@ -53,10 +53,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     `ready` says that it takes requests (heard of lately, neither starting, draining nor down). `in_flight` are the
     requests in slots, in its queue, and on the way from here; `full` goes by the worker's own word only. `tokens` is
     the prompt work waiting, `oldest_ms` how long the oldest request without a token has waited and `late_ms` how
-    much longer than its prompt explains one in a slot has. `token_ms` is the time
-    of a prompt token and `answer_ms` that of an answer after its first one, as the worker measured them (0: not yet).
-    `breaker` is its state and `cooling_ms` how long it lets nothing through (0: the worker may be asked). `sent`
-    counts the requests sent there since it was first heard of, by all replicas.
+    much longer than its prompt explains one in a slot has. `token_ms` is the time of a prompt token and `answer_ms`
+    that of an answer after its first one, as the worker measured them (0: not yet). `breaker` is its state and
+    `cooling_ms` how long it lets nothing through (0: the worker may be asked). `sent` counts the requests sent there
+    since it was first heard of, by all replicas.
     """
 
     name: str
@@ -209,6 +209,7 @@ class Workers:
 
 def _load(name: str, worker: _Worker, breaker: Breaker, now_s: float) -> Load:
     status = worker.status
+    pause_ms = status.pause_ms - 1000 * (now_s - worker.heard_s)
     slots = max(1, status.slots)
     return Load(
         name=name,
@@ -224,7 +225,7 @@ def _load(name: str, worker: _Worker, breaker: Breaker, now_s: float) -> Load:
         context_window=status.context_window,
         token_ms=status.token_ms,
         answer_ms=status.answer_ms,
-        cooling_ms=1000 * breaker.closed_in_s(now_s),
+        cooling_ms=max(0.0, pause_ms, 1000 * breaker.closed_in_s(now_s)),
         breaker=breaker.state(now_s),
         sent=worker.count,
     )

@@ -205,12 +205,14 @@ def needs_of(
 
 
 class Usage(Body, frozen=True, kw_only=True, omit_defaults=False):
-    """Tokens of one answer. `cached_tokens` of the prompt were not computed anew (all, when the answer was cached)."""
+    """Tokens of one answer. `cached_tokens` of the prompt were not computed anew (all, when the answer was cached); the
+    details are what else the engine says."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens_details: dict[str, Any] | None = None
+    prompt_tokens_details: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Accepted(Reply, frozen=True, kw_only=True, omit_defaults=True):

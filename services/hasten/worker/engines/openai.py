@@ -31,6 +31,7 @@ DROPPED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.C
 """How a kept connection shows that the server has closed it meanwhile."""
 PAUSES = (429, 503)
 """Statuses whose Retry-After holds for whoever comes next as well."""
+END_MARK = "[DONE]"
 KEPT_S = 20.0
 LONGEST_ERROR = 256 * 1024
 """Bytes read of a refusal."""
@@ -120,13 +121,18 @@ class OpenAIEngine:
             raise SettingsError(f"the model {self._model.name} needs its key in the variable {name}")
         return {**headers, "Authorization": f"Bearer {key}"}
 
+    @property
+    def pause_ms(self) -> float:
+        """How long the server wants to be left alone."""
+        return max(0.0, 1000 * (self._free_at - asyncio.get_running_loop().time()))
+
     async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
         """Relays the server's deltas. An end without a finish reason, and a stop without a word, are failures."""
         if self._client is None:
             raise EngineError("unavailable", "the engine is not running", retry_after_ms=1000)
-        if (left := self._free_at - asyncio.get_running_loop().time()) > 0:
+        if (left_ms := self.pause_ms) > 0:
             detail = "the model server has asked for a pause"
-            raise EngineError("overloaded", detail, retry_after_ms=math.ceil(1000 * left))
+            raise EngineError("overloaded", detail, retry_after_ms=math.ceil(left_ms))
         flow = self._flows[request_id] = Flow()
         exchange = asyncio.get_running_loop().create_task(self._exchange(self._client, request, flow))
         flow.on_stop = exchange.cancel
@@ -230,15 +236,17 @@ async def _put_objects(response: httpx.Response, flow: Flow) -> None:
 
 
 def _put_events(events: Iterable[tuple[bool, str]], flow: Flow) -> bool:
-    """Whether [DONE] was among them: nothing after it counts."""
+    """Whether [DONE] was among them: nothing after it counts. Proxies put it into one event with the last object, and
+    comments into events."""
     for is_error, data in events:
-        if data.strip() == "[DONE]":
-            return True
+        said = data.strip()
         if is_error:
             flow.put({"error": _error_in(data)})
-        else:
-            for plain in objects(data):
+        elif not said.startswith(":"):
+            for plain in objects(said.removesuffix(END_MARK)):
                 flow.put(plain)
+        if said.endswith(END_MARK) and not is_error:
+            return True
     return False
 
 
