@@ -14,15 +14,16 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from hasten.address import without_secret
-from hasten.codec import decode, encode
+from hasten.codec import encode
 from hasten.connection import Connection
 from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, RESUMABLE, TENANT, now_ms
+from hasten.lookout import Lookout
 from hasten.messages.chat import CANCEL, STOP, Nothing
 from hasten.messages.failure import Failed, Failure
 from hasten.stream import IDLE_S, Stream
 from hasten.telemetry import counter, logger, where
 from hasten.topics import Topic, checked, random_id
-from hasten.tries import Tries
+from hasten.tries import Tries, reply_of
 
 INBOX = "_INBOX"
 LATE_REPLY_S = 2.0
@@ -30,6 +31,7 @@ LATE_REPLY_S = 2.0
 may not be back, or know what they need, for as long: that they are unavailable is not believed until then."""
 AGAIN_S = 0.1
 Sink = Callable[[Msg], None]
+SendTo = Callable[[str], Awaitable[None]]
 
 
 def is_inbox(subject: str) -> bool:
@@ -43,15 +45,6 @@ _dropped = counter("bus_dropped_total", "Messages dropped because too many waite
 
 class Unreachable(ConnectionError):
     """No NATS server answered at the address."""
-
-
-def _decode_reply(topic: Topic, msg: Msg) -> Any:
-    if not msg.data and msg.headers and msg.headers.get("Status") == "503":
-        return Failure(code="unavailable", detail=f"no {topic.queue or topic.name} is running", retry_after_ms=1000)
-    try:
-        return decode(topic.reply, msg.data)
-    except Failed:
-        raise Failed("internal", f"the answer on {topic.name} was not a reply of this topic") from None
 
 
 def cancelled() -> bool:
@@ -238,14 +231,17 @@ class Bus:
         absolute (unix ms); without it the request may take `DEFAULT_TIMEOUT_S`. A request that was sent before the
         connection was lost and has no reply `LATE_REPLY_S` after it is back fails as disconnected; until then one
         that is `unavailable` is sent again. When the caller is cancelled, whoever works on it is told to stop. One that
-        may be answered twice is sent again after each silence of `again_s`: the replica that got it may hang, or have
-        died with it.
+        may be answered twice is sent again after each silence of `again_s`: the replica that got it may hang.
         """
         deadline_ms, request_id = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000, request_id or random_id()
         subject, sent_headers = topic.subject(**tokens), self._headers(deadline_ms, request_id, headers)
+
+        async def send(reply: str) -> None:
+            await self.send(subject, body, reply=reply, headers=sent_headers)
+
         try:
             while True:
-                reply = await self._ask(topic, subject, body, deadline_ms, sent_headers, again_s)
+                reply = await self._ask(topic, send, deadline_ms, again_s)
                 if not (isinstance(reply, Failure) and reply.code == "unavailable" and self.unsettled):
                     return reply
                 await asyncio.sleep(AGAIN_S)
@@ -253,15 +249,7 @@ class Bus:
             await self.cancel(topic, request_id, **{"tenant": (headers or {}).get(TENANT, ""), **tokens})
             raise
 
-    async def _ask(
-        self,
-        topic: Topic,
-        subject: str,
-        body: Any,
-        deadline_ms: float,
-        headers: dict[str, str],
-        again_s: Sequence[float],
-    ) -> Any:
+    async def _ask(self, topic: Topic, send: SendTo, deadline_ms: float, again_s: Sequence[float]) -> Any:
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
 
         def receive(msg: Msg) -> None:
@@ -270,14 +258,10 @@ class Bus:
 
         reply, forget = self._open(receive)
         self._asked.add(answer)
-
-        async def ask() -> None:
-            await self.send(subject, body, reply=reply, headers=headers)
-
-        tries = Tries(topic, ask, again_s)
+        tries = Tries(topic, lambda: send(reply), again_s)
         try:
             async with asyncio.timeout(max(0.0, (deadline_ms - now_ms()) / 1000)), tries:
-                return _decode_reply(topic, await answer)
+                return reply_of(topic, await answer)
         except TimeoutError:
             return Failure(code="deadline", detail=f"no answer on {topic.name} before the deadline")
         except Failed as failed:
@@ -316,18 +300,19 @@ class Bus:
         subject = topic.subject(**tokens)
         tenant = tokens["tenant"] if "tenant" in tokens else checked("tenant", (headers or {})[TENANT])
         sent_headers = self._headers(deadline_ms, request_id, headers) | ({RESUMABLE: "1"} if resumable else {})
-        look, end_look = self._lookout(probe, lambda: stream.lose(f"the process of the {probe} has ended"))
+        ended_there = f"the process of the {probe} has ended"
+        lookout = Lookout(probe, self._client, self.watch_reader, lambda: stream.lose(ended_there))
 
         def ended() -> None:
             forget_replies()
-            end_look()
+            lookout.stop()
 
         async def abandon() -> None:
             await self.cancel(topic, request_id, **{**tokens, "tenant": tenant})
 
         def receive(msg: Msg) -> None:
             try:
-                stream.push(_decode_reply(topic, msg))
+                stream.push(reply_of(topic, msg))
             except Failed as failed:
                 stream.fail(failed.failure)
 
@@ -340,7 +325,7 @@ class Bus:
             next_seq=next_seq,
             first_s=first_s,
             resumable=resumable,
-            probe=look if probe else None,
+            probe=lookout.look if probe else None,
         )
         try:
             await self.send(subject, body, reply=reply, headers=sent_headers)
@@ -351,24 +336,6 @@ class Bus:
             ended()
             raise
         return stream
-
-    def _lookout(
-        self, service: str, gone: Callable[[], None]
-    ) -> tuple[Callable[[str], Awaitable[None]], Callable[[], None]]:
-        """What looks for the process of a service's replica, calling `gone` when it has ended, and what stops that."""
-        watched: list[tuple[str, Callable[[], None]]] = []
-
-        async def look(replica: str) -> None:
-            if not watched:
-                watched.append(self.watch_reader(gone))
-            with contextlib.suppress(nats.errors.Error):
-                await self._client.publish(f"$SRV.PING.{service}.{replica}", b"", watched[0][0])
-
-        def stop() -> None:
-            for _, forget in watched:
-                forget()
-
-        return look, stop
 
     async def cancel(self, topic: Topic, request_id: str, *, tenant: str, **tokens: str) -> None:
         """Stops a request that its caller has left. A service tells those who may have it, a tenant's client everybody:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import chain, repeat
-from typing import Self
+from typing import Any, Self
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -57,7 +57,17 @@ class Tries:
 
 def _is_full(topic: Topic, msg: Msg) -> bool:
     try:
-        reply = decode(topic.reply, msg.data)
+        reply = reply_of(topic, msg)
     except Failed:
         return False
     return isinstance(reply, Failure) and reply.code == "overloaded"
+
+
+def reply_of(topic: Topic, msg: Msg) -> Any:
+    """The reply Struct of a message, a Failure when nobody hears the topic; raises Failed for any other."""
+    if not msg.data and msg.headers and msg.headers.get("Status") == "503":
+        return Failure(code="unavailable", detail=f"no {topic.queue or topic.name} is running", retry_after_ms=1000)
+    try:
+        return decode(topic.reply, msg.data)
+    except Failed:
+        raise Failed("internal", f"the answer on {topic.name} was not a reply of this topic") from None
