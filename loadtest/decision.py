@@ -10,7 +10,6 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Sequence
 
 from hasten.bench.figures import percentile
 from hasten.messages.attempt import Attempted
@@ -72,17 +71,17 @@ def measure(models: int, workers: int) -> list[float]:
     return times
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Prints a row for each size."""
-    parser = argparse.ArgumentParser(description="The time of a decision.")
-    parser.add_argument("--json", action="store_true", help="JSON instead of text")
-    as_json = parser.parse_args(arguments).json
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
     rows = []
     for models, workers in SIZES:
         times = measure(models, workers)
         p50, p99 = (round(percentile(times, share), 3) for share in (0.5, 0.99))
         rows.append({"models": models, "workers": models * workers, "p50_ms": p50, "p99_ms": p99})
-    if as_json:
+    if given.json:
         print(json.dumps(rows))
         return
     for row in rows:

@@ -158,8 +158,14 @@ class Bench:
 
 
 def _row(part: str, setting: str, figures: dict[str, float]) -> Row:
-    print(f"{part} {setting}", file=sys.stderr)
-    return Row(part=part, setting=setting, figures={name: round(value, 2) for name, value in figures.items()})
+    row = Row(part=part, setting=setting, figures={name: round(value, 2) for name, value in figures.items()})
+    print(_line(row), file=sys.stderr)
+    return row
+
+
+def _line(row: Row) -> str:
+    figures = ", ".join(f"{name} {value:g}" for name, value in row.figures.items())
+    return f"{row.part:13} {row.setting:11} {figures}"
 
 
 def _seen(first: Timed, again: list[Timed], other: Timed) -> dict[str, float]:
@@ -240,11 +246,8 @@ async def _cancelled(rig: Rig, wanted: Generate, after_ms: float, following: Gen
 
 def table(report: Report) -> str:
     """The report as text, one part after the other."""
-    lines = [f"engine: {report.engine}, clock: {report.clock}, load {' → '.join(f'{one:.1f}' for one in report.load)}"]
-    for row in report.rows:
-        figures = ", ".join(f"{name} {value:g}" for name, value in row.figures.items())
-        lines.append(f"{row.part:13} {row.setting:11} {figures}")
-    return "\n".join(lines)
+    heading = f"engine: {report.engine}, clock: {report.clock}, load {' → '.join(f'{one:.1f}' for one in report.load)}"
+    return "\n".join([heading, *map(_line, report.rows)])
 
 
 async def measure(kind: str, base: Settings, data: Path, only: list[str], clock: str) -> Report:
@@ -274,6 +277,8 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=PARTS, default=[])
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     given = parser.parse_args()
+    if given.engine == "vllm" and given.clock == "cpu":
+        parser.error("vLLM computes in a process of its own, whose time is not counted: use --clock wall")
     base = {"path": given.path or SMALL.engine.path, **msgspec.json.decode(given.set)}
     if given.engine == "llama" and not given.path:
         prepare(given.data, lambda line: print(line, file=sys.stderr))

@@ -25,7 +25,7 @@ from hasten.deadline import now_ms
 from hasten.messages.chat import Chunk, Done, Note
 from hasten.messages.failure import Failure
 from loadtest.crew import TENANT, Crew, Hand, crew, ready
-from loadtest.single_flight import spread
+from loadtest.spread import spread
 
 STREAMS = 6
 QUESTIONS = 12
@@ -157,11 +157,7 @@ class Tally(msgspec.Struct, kw_only=True):
     def figures(self) -> dict[str, Any]:
         """The counts and the pauses."""
         counts = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("pauses", "codes")}
-        return {**counts, **({"codes": self.codes} if self.codes else {}), "pause_ms": _pauses(self.pauses)}
-
-
-def _pauses(values: list[float]) -> dict[str, float]:
-    return spread(values) if values else {"n": 0}
+        return {**counts, **({"codes": self.codes} if self.codes else {}), "pause_ms": spread(self.pauses)}
 
 
 class Drill:
@@ -247,7 +243,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     if given.engine == "llama" and not (given.data / "models").exists():
-        parser.exit(message=f"skipped: no models in {given.data} (hasten prepare makes them)\n")
+        parser.exit(message=f"skipped: no models in {given.data} (hasten models fetch makes them)\n")
     data = given.data.resolve()
     found = asyncio.run(measure(given.engine, given.rounds, given.seed, data, given.only or list(FAULTS)))
     if given.json:

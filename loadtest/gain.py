@@ -14,6 +14,7 @@ from hasten.router.estimator import (
     Gains,
     apartness,
     directions,
+    from_bytes,
     in_bytes,
     standard,
 )
@@ -59,9 +60,9 @@ def fitted(vectors: Floats, values: Floats, gains: Numbers) -> Artefact:
 
 def likenesses(artefact: Artefact, meanings: Floats, forms: Floats) -> tuple[Floats, Floats]:
     """The likeness to each anchor in meaning and form, and in form alone (n × m)."""
-    theirs = artefact.forms.astype(np.float32) * (3.0 / 127.0)
-    apart = apartness(forms, theirs, (theirs**2).sum(axis=1))
-    near = meanings @ (artefact.meanings.astype(np.float32) / 127.0).T
+    other_meanings, other_forms = from_bytes(artefact.meanings, artefact.forms)
+    apart = apartness(forms, other_forms, (other_forms**2).sum(axis=1))
+    near = meanings @ other_meanings.T
     plain: Floats = np.exp(-FORM * apart)
     return np.exp(MEANING * (near - 1)) * plain, plain
 

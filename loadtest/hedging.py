@@ -16,24 +16,20 @@ import asyncio
 import json
 import math
 import random
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from hasten.bench.figures import percentile
 from hasten.bus import Bus
-from hasten.discovery import survey
 from hasten.messages.chat import CHAT, Chunk, Done, Note
 from hasten.models import EngineConfig
-from hasten.nats_server import NatsServer
 from hasten.orchestrator.hedge import Hedges
 from hasten.topics import random_id
 from hasten.worker.engines.tail import Tail
-from loadtest.staleness.fleet import Member
+from loadtest.pipeline import pipeline
 
 TENANT = "loadtest"
 USUAL_MS = 150.0
@@ -42,13 +38,7 @@ TAILS: dict[str, dict[str, float]] = {
     "pareto": {"sim_spread": 0.2, "sim_slow_share": 0.10, "sim_slow_ms": 150.0, "sim_slow_shape": 1.0},
     "lognormal": {"sim_spread": 1.0},
 }
-CONFIG = """
-[[models]]
-name = "sim"
-slug = "sim"
-engine = {{ kind = "sim", slots = 16, sim_network_ms = {usual}, sim_decode_per_s = 500.0, sim_answer = "{answer}", \
-sim_seed = {seed}, {tail} }}
-"""
+ENGINE = 'kind = "sim", slots = 16, sim_network_ms = {usual}, sim_decode_per_s = 500.0, sim_answer = "{answer}"'
 ANSWER = "The tide rises twice a day."
 WARM_UP = 200
 """Requests before those that are measured: a router and an orchestrator know nothing at first."""
@@ -63,36 +53,10 @@ class Asked(msgspec.Struct, kw_only=True):
     done: bool = False
 
 
-class System:
-    """The processes of one arm."""
-
-    def __init__(self, server: NatsServer, bus: Bus, folder: Path, tail: str) -> None:
-        self._server, self._bus, self._folder, self._tail = server, bus, folder, tail
-        self._members: list[Member] = []
-
-    async def start(self, workers: int, hedge_share: float) -> None:
-        """Starts all of them."""
-        await asyncio.gather(*(self.run(name) for name in ("router", "compressor")))
-        await asyncio.gather(*(self.run("worker", seed=at + 1) for at in range(workers)))
-        await self.run("orchestrator", HASTEN_ORCHESTRATOR_HEDGE_SHARE=str(hedge_share))
-
-    async def run(self, service: str, seed: int = 0, **environment: str) -> None:
-        """Starts one service."""
-        config = self._folder / f"{service}{seed}.toml"
-        tail = ", ".join(f"{name} = {value}" for name, value in TAILS[self._tail].items())
-        config.write_text(CONFIG.format(answer=ANSWER, seed=seed, usual=USUAL_MS, tail=tail))
-        command = [sys.executable, "-m", f"hasten.{service}", "--config", str(config), "--data", str(self._folder)]
-        made = Member(service, command, environment, self._server.url, self._folder / f"{service}{seed}.log")
-        self._members.append(made)
-        await made.start()
-
-    async def generations(self) -> int:
-        """How many generations the workers have been asked for so far."""
-        return sum(int(one.endpoints[0]["num_requests"]) for one in await survey(self._bus) if one.name == "worker")
-
-    async def close(self) -> None:
-        """Ends every process."""
-        await asyncio.gather(*(member.stop() for member in self._members))
+def engine(tail: str, seed: int) -> str:
+    """The engine of one worker, as a table of TOML: what it draws goes by its seed."""
+    drawn = "".join(f", {name} = {value}" for name, value in TAILS[tail].items())
+    return f"{ENGINE.format(usual=USUAL_MS, answer=ANSWER)}, sim_seed = {seed}{drawn}"
 
 
 async def ask(bus: Bus) -> Asked:
@@ -121,35 +85,28 @@ async def load(bus: Bus, requests: int, per_s: float, seed: int) -> list[Asked]:
     return await asyncio.gather(*tasks)
 
 
-def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that this share of them does not exceed."""
-    return sorted(values)[math.ceil(share * len(values)) - 1]
+def parts(times: Sequence[float]) -> dict[str, float]:
+    """The percentiles that are shown."""
+    return {f"p{share * 100:g}_ms": round(percentile(times, share), 1) for share in (0.5, 0.95, 0.99, 0.999)}
 
 
-async def arm(folder: Path, given: argparse.Namespace, share: float) -> dict[str, Any]:
+async def arm(given: argparse.Namespace, share: float) -> dict[str, Any]:
     """The figures of one system; its calls are counted from the first of the warm-up on."""
-    server = await NatsServer(folder / "jetstream").start()
-    bus = await Bus.connect(server.url, name="loadtest")
-    system = System(server, bus, folder, given.tail)
-    try:
-        await system.start(given.workers, share)
-        warm = await load(bus, WARM_UP, given.rate, seed=1)
-        asked = await load(bus, given.requests, given.rate, seed=2)
-        calls = await system.generations()
-        times = [one.ttft_ms for one in asked if one.done]
+    async with pipeline(engine(given.tail, 0), HASTEN_ORCHESTRATOR_HEDGE_SHARE=str(share)) as system:
+        seeds = range(1, given.workers + 1)
+        await asyncio.gather(*(system.add_worker(f"w{seed}", engine=engine(given.tail, seed)) for seed in seeds))
+        warm = await load(system.bus, WARM_UP, given.rate, seed=1)
+        asked = await load(system.bus, given.requests, given.rate, seed=2)
+        calls = sum((await system.generations()).values())
         return {
             "hedge_share": share,
             "requests": len(asked),
             "failed": sum(not one.done for one in asked),
-            **{f"p{part * 100:g}_ms": round(quantile(times, part), 1) for part in (0.5, 0.95, 0.99, 0.999)},
+            **parts([one.ttft_ms for one in asked if one.done]),
             "hedged": sum(one.hedged for one in asked),
             "won": sum(one.won for one in asked),
             "extra_calls": round(calls / len(warm + asked) - 1, 4),
         }
-    finally:
-        await system.close()
-        await bus.close()
-        await server.stop(kill=True)
 
 
 def virtual(tail: str, share: float, calls: int = 40_000) -> dict[str, float]:
@@ -166,26 +123,24 @@ def virtual(tail: str, share: float, calls: int = 40_000) -> dict[str, float]:
             ms, made = min(ms, after_ms + second.first_token_s(USUAL_MS / 1000) * 1000), made + 1
         hedges.heard("sim", ms)
         times.append(ms)
-    parts = {f"p{part * 100:g}_ms": round(quantile(times[calls // 4 :], part), 1) for part in (0.5, 0.95, 0.99, 0.999)}
-    return {"hedge_share": share, **parts, "extra_calls": round(made / calls, 4)}
+    return {"hedge_share": share, **parts(times[calls // 4 :]), "extra_calls": round(made / calls, 4)}
 
 
 async def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Both arms at the same time, so that what else the machine does slows both."""
-    shares = {"without": 0.0, "with": given.share}
-    with tempfile.TemporaryDirectory() as without, tempfile.TemporaryDirectory() as hedged:
-        arms = [arm(Path(name), given, share) for name, share in zip((without, hedged), shares.values(), strict=True)]
-        found: dict[str, Any] = dict(zip(shares, await asyncio.gather(*arms), strict=True))
-        ratio = round(found["with"]["p99_ms"] / found["without"]["p99_ms"], 3)
-        return {"tail": given.tail, **found, "p99_ratio": ratio}
+    without, hedged = await asyncio.gather(arm(given, 0.0), arm(given, given.share))
+    return compared(given.tail, without, hedged)
 
 
 def in_virtual_time(given: argparse.Namespace) -> dict[str, Any]:
     """Both arms of `virtual`."""
-    found: dict[str, Any] = {
-        name: virtual(given.tail, share) for name, share in (("without", 0.0), ("with", given.share))
-    }
-    return {"tail": given.tail, **found, "p99_ratio": round(found["with"]["p99_ms"] / found["without"]["p99_ms"], 3)}
+    return compared(given.tail, virtual(given.tail, 0.0), virtual(given.tail, given.share))
+
+
+def compared(tail: str, without: dict[str, Any], hedged: dict[str, Any]) -> dict[str, Any]:
+    """Two arms and what hedging makes of the P99."""
+    ratio = round(hedged["p99_ms"] / without["p99_ms"], 3)
+    return {"tail": tail, "without": without, "with": hedged, "p99_ratio": ratio}
 
 
 def main() -> None:

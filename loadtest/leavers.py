@@ -13,6 +13,7 @@ import json
 import os
 import random
 import statistics
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -29,7 +30,7 @@ from hasten.messages.failure import Failed
 from hasten.messages.retrieve import Document
 from hasten.nats_server import free_port
 from loadtest.crew import TENANT, Crew, crew, ready
-from loadtest.single_flight import spread
+from loadtest.spread import spread
 
 AT_ONCE = 24
 LONGEST_S = 1.5
@@ -76,6 +77,14 @@ class Rig(msgspec.Struct, kw_only=True):
         options = {"cache": {"mode": "off"}} if number % 2 else {"knowledge": self.knowledge}
         return {"messages": [{"role": "user", "content": f"What is said of {words}?"}], **options}
 
+    async def post(self, body: dict[str, Any]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the edge that has asked, and has read nothing yet."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        content = json.dumps(body).encode()
+        head = f"Host: x\r\nAuthorization: Bearer {self.key}\r\nContent-Length: {len(content)}\r\n\r\n".encode()
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\n" + head + content)
+        return reader, writer
+
 
 async def closes(rig: Rig, number: int, after_s: float) -> None:
     """Leaves the loop."""
@@ -115,10 +124,7 @@ def hangs_up(stream: bool) -> "Leave":
     """Ends its TCP connection to the gateway."""
 
     async def leave(rig: Rig, number: int, after_s: float) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
-        content = json.dumps(rig.body(number) | {"stream": stream}).encode()
-        head = f"Host: x\r\nAuthorization: Bearer {rig.key}\r\nContent-Length: {len(content)}\r\n\r\n".encode()
-        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\n" + head + content)
+        reader, writer = await rig.post(rig.body(number) | {"stream": stream})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(after_s):
                 while await reader.read(65536):
@@ -217,11 +223,8 @@ async def _by_nats(rig: Rig, body: dict[str, Any], began: asyncio.Event) -> None
 
 
 async def _by_http(rig: Rig, body: dict[str, Any], began: asyncio.Event) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
+    reader, writer = await rig.post(body | {"stream": True})
     try:
-        content = json.dumps(body | {"stream": True}).encode()
-        head = f"Host: x\r\nAuthorization: Bearer {rig.key}\r\nContent-Length: {len(content)}\r\n\r\n".encode()
-        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\n" + head + content)
         while part := await reader.read(65536):
             if b'"content"' in part:
                 began.set()
@@ -265,7 +268,8 @@ def main() -> None:
     models = (given.data / "models").resolve()
     there = models if models.exists() else None
     if there is None:
-        print(f"without embedder, cache and retriever: no models in {given.data} (hasten prepare makes them)")
+        left_out = f"without embedder, cache and retriever: no models in {given.data} (hasten models fetch makes them)"
+        print(left_out, file=sys.stderr)
     found = asyncio.run(measure(given.engine, given.times, given.seed, there))
     if given.json:
         print(json.dumps(found, indent=2))

@@ -22,7 +22,7 @@ from hasten.messages.failure import Failure
 from hasten.messages.generate import GENERATE, Generate
 from hasten.topics import random_id
 from loadtest.pipeline import MODEL, pipeline
-from loadtest.token_streams import spread
+from loadtest.spread import spread
 
 SLOTS, TOKENS, PER_S, QUEUE = 4, 16, 100, 100
 SERVICE_S = TOKENS / PER_S
@@ -86,7 +86,7 @@ async def at_load(bus: Bus, factor: float, seconds: float, deadline_s: float) ->
         "asked_of_capacity": factor,
         "goodput": round(done / took / CAPACITY, 3),
         "wasted": round(tally.wasted / max(1, tally.useful + tally.wasted), 3),
-        "refused_after_ms": spread(tally.refused_ms) if tally.refused_ms else None,
+        "refused_after_ms": spread(tally.refused_ms),
         "ended": {name: dict(ended) for name, ended in tally.ended.items()},
         "first_token_ms": {name: spread(times) for name, times in tally.first_ms.items()},
     }

@@ -24,14 +24,22 @@ SERVICES = ("router", "compressor", "orchestrator")
 
 
 class Pipeline:
-    """A router, a compressor, an orchestrator, and workers that may come and go. `engine` is the table of their row."""
+    """A router, a compressor, an orchestrator, and workers that may come and go.
 
-    def __init__(self, server: NatsServer, bus: Bus, folder: Path, engine: str) -> None:
-        self.server, self.bus, self.folder = server, bus, folder
+    `engine` is the table of their row in the model table, `row` what else the row says, both in TOML.
+    """
+
+    def __init__(self, server: NatsServer, bus: Bus, folder: Path, engine: str, row: str) -> None:
+        self.server, self.bus, self.folder, self._row = server, bus, folder, row
         self.members: dict[str, Member] = {}
         self._ready: set[str] = set()
         self._some = asyncio.Event()
-        (folder / "hasten.toml").write_text(f'[[models]]\nname = "{MODEL}"\nengine = {{ {engine} }}\n')
+        self._config = self._configured("hasten", engine)
+
+    def _configured(self, name: str, engine: str) -> Path:
+        config = self.folder / f"{name}.toml"
+        config.write_text(f'[[models]]\nname = "{MODEL}"\n{self._row}\nengine = {{ {engine} }}\n')
+        return config
 
     async def start(self, **environment: str) -> None:
         """Starts the services, and returns when they hear their subjects."""
@@ -39,18 +47,19 @@ class Pipeline:
         await self.bus.subscribe(STATUS.narrowed(slug=MODEL), self._on_status)
         await asyncio.gather(*(self.add(name, name, **environment) for name in SERVICES))
 
-    async def add(self, name: str, service: str, *, module: str = "", **environment: str) -> Member:
-        """Starts one process of a service, by `module` if that is not the service's own."""
-        where = ("--config", str(self.folder / "hasten.toml"), "--data", str(self.folder))
+    async def add(self, name: str, service: str, *, module: str = "", engine: str = "", **environment: str) -> Member:
+        """Starts one process of a service, by `module` if that is not the service's own; `engine` is another one."""
+        config = self._configured(name, engine) if engine else self._config
+        where = ("--config", str(config), "--data", str(self.folder))
         command = [sys.executable, "-m", module or f"hasten.{service}", *where]
         log = self.folder / f"{name}.log"
         made = self.members[name] = Member(service, command, environment, self.server.url, log)
         await made.start()
         return made
 
-    async def add_worker(self, name: str, *, module: str = "") -> Member:
+    async def add_worker(self, name: str, *, module: str = "", engine: str = "") -> Member:
         """Starts a worker, and returns when its status says that it is ready."""
-        made = await self.add(name, "worker", module=module, HASTEN_WORKER_WORKER=name)
+        made = await self.add(name, "worker", module=module, engine=engine, HASTEN_WORKER_WORKER=name)
         while name not in self._ready:
             self._some.clear()
             await self._some.wait()
@@ -78,13 +87,13 @@ class Pipeline:
 
 
 @contextlib.asynccontextmanager
-async def pipeline(engine: str, **environment: str) -> AsyncIterator[Pipeline]:
-    """A pipeline without workers, in a folder that goes with it."""
+async def pipeline(engine: str, *, row: str = "", **environment: str) -> AsyncIterator[Pipeline]:
+    """A pipeline without workers, in a folder that goes with it; `environment` is that of all its services."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         server = await NatsServer(folder / "jetstream").start()
         bus = await Bus.connect(server.url, name="loadtest")
-        made = Pipeline(server, bus, folder, engine)
+        made = Pipeline(server, bus, folder, engine, row)
         try:
             await made.start(**environment)
             yield made

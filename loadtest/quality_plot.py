@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loadtest.picture import picture
+
 if TYPE_CHECKING:
     from loadtest.cache_quality import Report
 
@@ -12,29 +14,19 @@ WIDEST = 0.2
 
 def plot(report: "Report", target: Path) -> None:
     """Writes the picture; raises ImportError without matplotlib."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    pyplot.rcParams["svg.hashsalt"] = "hasten"
     sets = list(dict.fromkeys(curve.data for curve in report.curves)) or ["no data"]
-    figure, panels = pyplot.subplots(1, len(sets), figsize=(6.2 * len(sets), 4.6), squeeze=False)
-    for panel, name in zip(panels[0], sets, strict=True):
-        for curve in (one for one in report.curves if one.data == name):
-            panel.plot(curve.wrong_of_hits, curve.good_hits, label=curve.method, linewidth=1.4)
-        for row in (one for one in report.rows if one.data == name and one.shipped):
-            panel.plot([row.wrong_of_hits or 0], [row.good_hits], "k*", markersize=12, label="hasten's default")
-        for known in (one for one in report.published if one.data == name and one.good_hits is not None):
-            first = known.wrong_of_hits == 0.05
-            mark = "s" if "best" in known.method else "o"
-            panel.plot(
-                [known.wrong_of_hits], [known.good_hits], mark, color="grey", label=known.method if first else None
-            )
-        panel.set(xlim=(-0.005, WIDEST), ylim=(0, 1), title=name, xlabel="wrong hits / all hits")
-        panel.set_ylabel("good hits / answerable pairs")
-        panel.grid(alpha=0.3)
-        panel.legend(fontsize=8, loc="upper left")
-    figure.tight_layout()
-    figure.savefig(target, metadata={"Date": None} if target.suffix == ".svg" else None)
-    pyplot.close(figure)
+    with picture(target, len(sets), 6.2 * len(sets), 4.6) as panels:
+        for panel, name in zip(panels, sets, strict=True):
+            for curve in (one for one in report.curves if one.data == name):
+                panel.plot(curve.wrong_of_hits, curve.good_hits, label=curve.method, linewidth=1.4)
+            for row in (one for one in report.rows if one.data == name and one.shipped):
+                panel.plot([row.wrong_of_hits or 0], [row.good_hits], "k*", markersize=12, label="hasten's default")
+            for known in (one for one in report.published if one.data == name and one.good_hits is not None):
+                first = known.wrong_of_hits == 0.05
+                mark = "s" if "best" in known.method else "o"
+                panel.plot(
+                    [known.wrong_of_hits], [known.good_hits], mark, color="grey", label=known.method if first else None
+                )
+            panel.set(xlim=(-0.005, WIDEST), ylim=(0, 1), title=name, xlabel="wrong hits / all hits")
+            panel.set_ylabel("good hits / answerable pairs")
+            panel.legend(fontsize=8, loc="upper left")

@@ -13,7 +13,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from hasten.messages.failure import Failure
 from hasten.nats_server import NatsServer
 from hasten.orchestrator.lease import BUCKET, Word
 from hasten.topics import random_id
+from loadtest.spread import spread
 from loadtest.staleness.fleet import Member
 
 TENANT = "loadtest"
@@ -136,13 +136,6 @@ class System:
     async def close(self) -> None:
         """Ends every process."""
         await asyncio.gather(*(member.stop() for member in self._members))
-
-
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """Count, p50, p99 and largest of some milliseconds."""
-    ordered = sorted(values)
-    at = {name: ordered[math.ceil(share * len(ordered)) - 1] for name, share in (("p50", 0.5), ("p99", 0.99))}
-    return {"n": len(ordered), **{name: round(value, 2) for name, value in at.items()}, "max": round(ordered[-1], 2)}
 
 
 def question() -> str:

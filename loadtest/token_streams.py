@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import gc
 import json
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ from hasten.nats_server import free_port
 from hasten.topics import random_id
 from loadtest.pipeline import MODEL, Pipeline, cores, pipeline
 from loadtest.slow_reader import Fate, read_slowly
+from loadtest.spread import spread
 from loadtest.stamped import KIND
 
 TENANT = "loadtest"
@@ -113,13 +113,6 @@ def question(tokens: int) -> dict[str, Any]:
     """A request for so many tokens, which nothing but a worker can answer."""
     asked = [{"role": "user", "content": f"question {random_id()}"}]
     return {"messages": asked, "model": MODEL, "max_tokens": tokens, "cache": {"mode": "off"}}
-
-
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """p50, p99 and the largest of some milliseconds."""
-    ordered = sorted(values) or [math.nan]
-    at = {name: ordered[math.ceil(share * len(ordered)) - 1] for name, share in (("p50", 0.5), ("p99", 0.99))}
-    return {name: round(value, 2) for name, value in {**at, "max": ordered[-1]}.items()}
 
 
 class Memory:

@@ -115,8 +115,21 @@ def sections(page: Path) -> set[str]:
 
 
 def test_the_model_table_in_the_docs_is_one() -> None:
-    (table,) = re.findall(r"```toml\n(\[\[models.*?)```", (ROOT / "docs" / "operations.md").read_text(), re.DOTALL)
+    table, _ = model_tables()
     assert [model.name for model in model_table(tomllib.loads(table))] == ["qwen-7b", "large"]
+
+
+def test_the_embedded_models_in_the_docs_are_those_of_no_table() -> None:
+    _, table = model_tables()
+    assert model_table(tomllib.loads(table)) == model_table({})
+    others = re.findall(r"^# (engine = .*)$", table, re.MULTILINE)
+    rows = [model_table(tomllib.loads(f'[[models]]\nname = "m"\n{other}'))[0] for other in others]
+    assert [row.engine.kind for row in rows] == ["openai", "vllm", "sim"]
+
+
+def model_tables() -> list[str]:
+    """The tables of models in the operator's page."""
+    return re.findall(r"```toml\n(\[\[models.*?)```", (ROOT / "docs" / "operations.md").read_text(), re.DOTALL)
 
 
 def test_the_asyncapi_description_is_fresh() -> None:

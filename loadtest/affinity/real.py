@@ -5,26 +5,20 @@ trace becomes a turn of 32 words.
 """
 
 import asyncio
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from hasten.bus import Bus
-from hasten.discovery import survey
 from hasten.messages.chat import CHAT, Chunk, Done
-from hasten.messages.failure import Failure
-from hasten.nats_server import NatsServer
 from hasten.router.settings import Settings
 from loadtest.affinity.policy import product
 from loadtest.affinity.replay import Outcome, replay
 from loadtest.affinity.report import ENGINE, faster_for
 from loadtest.affinity.trace import BLOCK, Asked
-from loadtest.staleness.fleet import Member
+from loadtest.pipeline import pipeline
 
 TENANT = "loadtest"
 REQUESTS = 400
@@ -32,18 +26,7 @@ LOAD = 0.8
 SHORTER, FASTER = 16, 2
 """A prompt has so much fewer tokens, and everything goes so much faster."""
 ROUTERS = 2
-CONFIG = """
-[router]
-affinity = {affinity}
-
-[[models]]
-name = "sim"
-context_window = 1000000
-token_budget = 900000
-max_tokens = 4096
-engine = {{ kind = "sim", slots = {slots}, queue = 1000, cache_tokens = {cache}, sim_prefill_per_s = {prefill}, \
-sim_decode_per_s = {decode}, sim_answer = "{answer}" }}
-"""
+ROW = "context_window = 1000000\ntoken_budget = 900000\nmax_tokens = 4096"
 
 
 class RealRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,63 +44,30 @@ class RealRow(msgspec.Struct, frozen=True, kw_only=True):
     shares: list[float]
 
 
-class Fleet:
-    """The processes, and a client."""
+def engine() -> str:
+    """The replay's engine on this scale, as a table of TOML."""
+    prefill, decode = (per_s * FASTER / SHORTER for per_s in (ENGINE.sim_prefill_per_s, ENGINE.sim_decode_per_s))
+    sizes = f"slots = {ENGINE.slots}, queue = 1000, cache_tokens = {ENGINE.cache_tokens // SHORTER}"
+    rates = f"sim_prefill_per_s = {prefill}, sim_decode_per_s = {decode}"
+    return f'kind = "sim", {sizes}, {rates}, sim_answer = "{"word " * 400}"'
 
-    def __init__(self, server: NatsServer, bus: Bus, folder: Path) -> None:
-        self._server, self.bus, self._folder = server, bus, folder
-        self._members: list[Member] = []
 
-    async def start(self, workers: int, affinity: bool) -> None:
-        """Starts every process; returns when all hear their subjects."""
-        (self._folder / "hasten.toml").write_text(
-            CONFIG.format(
-                affinity=str(affinity).lower(),
-                slots=ENGINE.slots,
-                cache=ENGINE.cache_tokens // SHORTER,
-                prefill=ENGINE.sim_prefill_per_s * FASTER / SHORTER,
-                decode=ENGINE.sim_decode_per_s * FASTER / SHORTER,
-                answer="word " * 400,
-            )
-        )
-        names = ["compressor", "orchestrator", *["router"] * ROUTERS, *["worker"] * workers]
-        await asyncio.gather(*(self._run(name, at) for at, name in enumerate(names)))
-
-    async def _run(self, service: str, number: int) -> None:
-        where = ("--config", str(self._folder / "hasten.toml"), "--data", str(self._folder))
-        log = self._folder / f"{service}-{number}.log"
-        member = Member(service, [sys.executable, "-m", f"hasten.{service}", *where], {}, self._server.url, log)
-        self._members.append(member)
-        await member.start()
-
-    async def ask(self, request: Asked) -> tuple[float, int, int] | None:
-        """The time to the first token in seconds, the tokens of the prompt and those cached; None for a failure."""
-        body = {
-            "messages": turns(request),
-            "max_tokens": max(1, request.output_length // SHORTER),
-            "cache": {"mode": "off"},
-            "deadline_ms": 300_000,
-        }
-        asked, first_s = time.perf_counter(), 0.0
-        stream = await self.bus.stream(CHAT, body, tenant=TENANT)
-        async with stream:
-            async for event in stream:
-                if isinstance(event, Chunk):
-                    first_s = first_s or time.perf_counter() - asked
-                elif isinstance(event, Done):
-                    return first_s, event.usage.prompt_tokens, event.usage.cached_tokens
-                elif isinstance(event, Failure):
-                    return None
-        return None
-
-    async def shares(self) -> list[int]:
-        """How many requests each worker got."""
-        found = [one for one in await survey(self.bus) if one.name == "worker"]
-        return sorted(int(one.endpoints[0]["num_requests"]) for one in found)
-
-    async def close(self) -> None:
-        """Ends every process."""
-        await asyncio.gather(*(member.stop() for member in self._members))
+async def ask(bus: Bus, request: Asked) -> tuple[float, int, int] | None:
+    """The time to the first token in seconds, the tokens of the prompt and those cached; None for a failure."""
+    body = {
+        "messages": turns(request),
+        "max_tokens": max(1, request.output_length // SHORTER),
+        "cache": {"mode": "off"},
+        "deadline_ms": 300_000,
+    }
+    asked, first_s = time.perf_counter(), 0.0
+    async with await bus.stream(CHAT, body, tenant=TENANT) as stream:
+        async for event in stream:
+            if isinstance(event, Chunk):
+                first_s = first_s or time.perf_counter() - asked
+            elif isinstance(event, Done):
+                return first_s, event.usage.prompt_tokens, event.usage.cached_tokens
+    return None
 
 
 def turns(request: Asked) -> list[dict[str, str]]:
@@ -130,13 +80,13 @@ def turns(request: Asked) -> list[dict[str, str]]:
     return made if made[-1]["role"] == "user" else [*made, {"role": "user", "content": "go"}]
 
 
-async def _send(fleet: Fleet, trace: Sequence[Asked], faster: float) -> list[tuple[float, int, int] | None]:
+async def _send(bus: Bus, trace: Sequence[Asked], faster: float) -> list[tuple[float, int, int] | None]:
     started = time.perf_counter()
     tasks = []
     for request in trace:
         due = started + (request.at_s - trace[0].at_s) / faster
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
-        tasks.append(asyncio.create_task(fleet.ask(request)))
+        tasks.append(asyncio.create_task(ask(bus, request)))
     return await asyncio.gather(*tasks)
 
 
@@ -159,18 +109,12 @@ async def real(trace: Sequence[Asked], workers: int) -> list[RealRow]:
     rows = []
     for affinity in (True, False):
         expected = replay(trace, product(Settings(), cached=affinity), configs, faster=faster, routers=ROUTERS)
-        with tempfile.TemporaryDirectory() as folder:
-            server = await NatsServer(Path(folder) / "jetstream").start()
-            bus = await Bus.connect(server.url)
-            fleet = Fleet(server, bus, Path(folder))
-            try:
-                await fleet.start(workers, affinity)
-                answers = await _send(fleet, trace, faster * FASTER)
-                shares = await fleet.shares()
-            finally:
-                await fleet.close()
-                await bus.close()
-                await server.stop(kill=True)
+        environment = {"HASTEN_ROUTER_AFFINITY": str(affinity).lower()}
+        async with pipeline(engine(), row=ROW, **environment) as system:
+            await asyncio.gather(*(system.add(f"router{at}", "router", **environment) for at in range(1, ROUTERS)))
+            await asyncio.gather(*(system.add_worker(f"w{at}") for at in range(workers)))
+            answers = await _send(system.bus, trace, faster * FASTER)
+            shares = sorted((await system.generations()).values())
         rows.append(_row("hasten" if affinity else "least loaded", answers, shares, expected))
     return rows
 

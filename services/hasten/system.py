@@ -175,7 +175,7 @@ async def upstream(url: str) -> Model:
     key_env = "OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY") else ""
     name = name or await _first_model(url, os.environ.get(key_env, ""))
     engine = EngineConfig(kind="openai", url=url, upstream_model=name, api_key_env=key_env)
-    return Model(name=name, engine=engine, capabilities=["tools", "json", "logprobs", "n"])
+    return Model(name=name, engine=engine, capabilities=["tools", "json", "logprobs"])
 
 
 async def _first_model(url: str, key: str) -> str:

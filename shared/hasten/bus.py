@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import math
 import secrets
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
 import nats.errors
@@ -19,15 +17,13 @@ from hasten.connection import Connection
 from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, RESUMABLE, TENANT, now_ms
 from hasten.messages.chat import CANCEL, STOP, Nothing
 from hasten.messages.failure import Failed, Failure
+from hasten.outage import AGAIN_S, Outage, is_unavailable
 from hasten.stream import IDLE_S, Stream
 from hasten.telemetry import counter, logger, where
 from hasten.topics import Topic, checked, random_id
+from hasten.tries import Tries
 
 INBOX = "_INBOX"
-LATE_REPLY_S = 2.0
-"""How long after a reconnect a reply may come to a request from before it: what was sent meanwhile may be lost. Others
-may not be back, or know what they need, for as long: that they are unavailable is not believed until then."""
-AGAIN_S = 0.1
 Sink = Callable[[Msg], None]
 
 
@@ -70,9 +66,7 @@ class Bus:
         """Whether this is a service's connection; a tenant's may publish to no inbox and look for no process."""
         self._sinks: dict[str, Sink] = {}
         self._telling: set[asyncio.Task[None]] = set()
-        self._asked: set[asyncio.Future[Msg]] = set()
-        self._doubtful: set[asyncio.Future[Msg]] = set()
-        self._returned_s = -math.inf
+        self._outage = Outage()
         self.js = client.jetstream(timeout=5)
 
     @classmethod
@@ -90,6 +84,8 @@ class Bus:
                 _dropped.labels(error.sub.subject).inc()
             if connected:
                 log.warning("connection: %s", type(error).__name__)
+            elif cancelled():
+                raise asyncio.CancelledError  # else nats-py, which has lost it, would try for ever
 
         client = Connection()
         bus = cls(client, inbox)
@@ -99,8 +95,8 @@ class Bus:
                     url,
                     name=name,
                     error_cb=on_error,
-                    disconnected_cb=bus._on_disconnect,
-                    reconnected_cb=bus._on_reconnect,
+                    disconnected_cb=bus._outage.begin,
+                    reconnected_cb=bus._outage.end,
                     max_reconnect_attempts=-1,
                     ping_interval=10,
                     pending_size=64 * 1024 * 1024,
@@ -116,15 +112,6 @@ class Bus:
             raise Unreachable(f"no NATS server answers at {without_secret(url)} ({why})") from None
         connected = True
         return bus
-
-    async def _on_disconnect(self) -> None:
-        self._doubtful |= self._asked
-        self._returned_s = math.inf
-
-    async def _on_reconnect(self) -> None:
-        doubtful, self._doubtful = self._doubtful, set()
-        self._returned_s = time.monotonic()
-        asyncio.get_running_loop().call_later(LATE_REPLY_S, _give_up, doubtful)
 
     def _on_reply(self, msg: Msg) -> None:
         sink = self._sinks.get(msg.subject.rpartition(".")[2])
@@ -163,9 +150,8 @@ class Bus:
 
     @property
     def unsettled(self) -> bool:
-        """Whether the connection is away, or came back so lately that what is not heard of others says nothing of
-        them."""
-        return not self.connected or time.monotonic() < self._returned_s + LATE_REPLY_S
+        """Whether the connection is away, or came back so lately that what is not heard of others says nothing."""
+        return not self.connected or self._outage.recent
 
     @property
     def outstanding(self) -> int:
@@ -226,6 +212,7 @@ class Bus:
         deadline_ms: float | None = None,
         request_id: str | None = None,
         headers: dict[str, str] | None = None,
+        again_s: Sequence[float] = (),
         **tokens: str,
     ) -> Any:
         """Sends a request and returns the reply Struct, which may be a Failure.
@@ -233,32 +220,39 @@ class Bus:
         Raises BadName for a token or request id that may not be in a subject, and nothing else. `deadline_ms` is
         absolute (unix ms); without it the request may take `DEFAULT_TIMEOUT_S`. A request that was sent before the
         connection was lost and has no reply `LATE_REPLY_S` after it is back fails as disconnected; until then one
-        that is `unavailable` is sent again. When the caller is cancelled, whoever works on it is told to stop.
+        that is `unavailable` is sent anew. When the caller is cancelled, whoever works on it is told to stop. One that
+        may be answered twice is sent again after each silence of `again_s`: its replica may hang or be dead.
         """
         deadline_ms, request_id = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000, request_id or random_id()
-        subject, sent_headers = topic.subject(**tokens), self._headers(deadline_ms, request_id, headers)
+        sent_headers = self._headers(deadline_ms, request_id, headers)
+
+        async def ask(reply: str) -> None:
+            await self.send(topic.subject(**tokens), body, reply=reply, headers=sent_headers)
+
         try:
             while True:
-                reply = await self._ask(topic, subject, body, deadline_ms, sent_headers)
-                if not (isinstance(reply, Failure) and reply.code == "unavailable" and self.unsettled):
+                reply = await self._answer(topic, ask, deadline_ms, again_s)
+                if not (is_unavailable(reply) and self.unsettled):
                     return reply
                 await asyncio.sleep(AGAIN_S)
         except asyncio.CancelledError:
             await self.cancel(topic, request_id, **{"tenant": (headers or {}).get(TENANT, ""), **tokens})
             raise
 
-    async def _ask(self, topic: Topic, subject: str, body: Any, deadline_ms: float, headers: dict[str, str]) -> Any:
+    async def _answer(
+        self, topic: Topic, ask: Callable[[str], Awaitable[None]], deadline_ms: float, again_s: Sequence[float]
+    ) -> Any:
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
 
         def receive(msg: Msg) -> None:
-            if not answer.done():
+            if not answer.done() and tries.answered(msg):
                 answer.set_result(msg)
 
         reply, forget = self._open(receive)
-        self._asked.add(answer)
+        self._outage.waits(answer)
+        tries = Tries(topic, lambda: ask(reply), again_s)
         try:
-            async with asyncio.timeout(max(0.0, (deadline_ms - now_ms()) / 1000)):
-                await self.send(subject, body, reply=reply, headers=headers)
+            async with asyncio.timeout(max(0.0, (deadline_ms - now_ms()) / 1000)), tries:
                 return _decode_reply(topic, await answer)
         except TimeoutError:
             return Failure(code="deadline", detail=f"no answer on {topic.name} before the deadline")
@@ -269,8 +263,7 @@ class Bus:
         finally:
             forget()
             answer.cancel()
-            self._asked.discard(answer)
-            self._doubtful.discard(answer)
+            self._outage.waits_no_more(answer)
 
     async def stream(
         self,
@@ -298,21 +291,11 @@ class Bus:
         subject = topic.subject(**tokens)
         tenant = tokens["tenant"] if "tenant" in tokens else checked("tenant", (headers or {})[TENANT])
         sent_headers = self._headers(deadline_ms, request_id, headers) | ({RESUMABLE: "1"} if resumable else {})
-        watched: list[tuple[str, Callable[[], None]]] = []
+        look, end_look = self._lookout(probe, lambda: stream.lose(f"the process of the {probe} has ended"))
 
         def ended() -> None:
             forget_replies()
-            for _, forget in watched:
-                forget()
-
-        def gone() -> None:
-            stream.lose(f"the process of the {probe} has ended")
-
-        async def look_for(replica: str) -> None:
-            if not watched:
-                watched.append(self.watch_reader(gone))
-            with contextlib.suppress(nats.errors.Error):
-                await self._client.publish(f"$SRV.PING.{probe}.{replica}", b"", watched[0][0])
+            end_look()
 
         async def abandon() -> None:
             await self.cancel(topic, request_id, **{**tokens, "tenant": tenant})
@@ -324,9 +307,16 @@ class Bus:
                 stream.fail(failed.failure)
 
         reply, forget_replies = self._open(receive)
-        look = look_for if probe else None
-        more: dict[str, Any] = {"next_seq": next_seq, "first_s": first_s, "resumable": resumable, "probe": look}
-        stream = Stream(deadline_ms, idle_s, ended, abandon, **more)
+        stream = Stream(
+            deadline_ms,
+            idle_s,
+            ended,
+            abandon,
+            next_seq=next_seq,
+            first_s=first_s,
+            resumable=resumable,
+            probe=look if probe else None,
+        )
         try:
             await self.send(subject, body, reply=reply, headers=sent_headers)
         except nats.errors.Error as error:
@@ -337,17 +327,32 @@ class Bus:
             raise
         return stream
 
+    def _lookout(
+        self, service: str, gone: Callable[[], None]
+    ) -> tuple[Callable[[str], Awaitable[None]], Callable[[], None]]:
+        """What looks for the process of a service's replica, calling `gone` when it has ended, and what stops that."""
+        watched: list[tuple[str, Callable[[], None]]] = []
+
+        async def look(replica: str) -> None:
+            if not watched:
+                watched.append(self.watch_reader(gone))
+            with contextlib.suppress(nats.errors.Error):
+                await self._client.publish(f"$SRV.PING.{service}.{replica}", b"", watched[0][0])
+
+        def stop() -> None:
+            for _, forget in watched:
+                forget()
+
+        return look, stop
+
     async def cancel(self, topic: Topic, request_id: str, *, tenant: str, **tokens: str) -> None:
         """Stops a request that its caller has left. A service tells those who may have it, a tenant's client everybody:
         it may not speak to them alone."""
-        if not tenant:
-            return
         hearer = topic.hearer(tokens) if self.serves else None
-        with contextlib.suppress(nats.errors.Error):
-            if hearer is None:
-                await self.publish(CANCEL, Nothing(), tenant=tenant, request_id=request_id)
-            else:
-                await self.publish(STOP, Nothing(), hearer=hearer, tenant=tenant, request_id=request_id)
+        to, whom = (STOP, {"hearer": hearer}) if hearer is not None else (CANCEL, dict[str, str]())
+        if tenant:
+            with contextlib.suppress(nats.errors.Error):
+                await self.publish(to, Nothing(), **whom, tenant=tenant, request_id=request_id)
 
     def watch_reader(self, gone: Callable[[], None]) -> tuple[str, Callable[[], None]]:
         """A reply subject to publish chunks with: `gone` is called when the server says that nobody reads them.
@@ -375,14 +380,15 @@ class Bus:
         """Returns when the server has handled every subscription and message of ours so far."""
         await self._client.flush()
 
-    async def close(self) -> None:
-        """Flushes what was published and closes; says in the log how much could not be flushed."""
+    async def close(self) -> int:
+        """Flushes what was published and closes; returns, and says in the log, how many bytes could not be flushed."""
         if self._client.is_connected:
             with contextlib.suppress(nats.errors.Error, TimeoutError):
                 async with asyncio.timeout(2):
                     await self.flush()
         if left := await self._abandon():
             log.error("closed with %d bytes that never reached the server", left)
+        return left
 
     async def _abandon(self) -> int:
         """Closes at once; returns how many bytes were not sent."""
@@ -390,10 +396,3 @@ class Bus:
         with contextlib.suppress(OSError):
             await self._client.close()
         return left
-
-
-def _give_up(unanswered: set[asyncio.Future[Msg]]) -> None:
-    for answer in unanswered:
-        if not answer.done():
-            lost = Failed("disconnected", "the connection was lost before the answer came", retry_after_ms=1000)
-            answer.set_exception(lost)

@@ -112,7 +112,7 @@ class ChatStream:
         while self._stream.lost or failure.code in (_NOBODY_YET if self._until_ms else _GIVEN_UP):
             self._lost_by = self._lost_by or failure
             if not await self._may_ask():
-                await self._cancel()
+                await self._bus.cancel(CHAT, self.request_id, tenant=self._tenant)
                 return self._lost_by
             self.resumed += 1
             self._vain += 1
@@ -156,9 +156,6 @@ class ChatStream:
             probe=self._probe,
         )
 
-    async def _cancel(self) -> None:
-        await self._bus.cancel(CHAT, self.request_id, tenant=self._tenant)
-
     async def aclose(self) -> None:
         """Leaves the answer; whoever still makes it is told to stop."""
         if self._over:
@@ -166,7 +163,7 @@ class ChatStream:
         self._over = True
         if self._stream is not None:
             if self._stream.lost:
-                await self._cancel()
+                await self._bus.cancel(CHAT, self.request_id, tenant=self._tenant)
             await self._stream.aclose()
 
     async def __aenter__(self) -> Self:

@@ -17,10 +17,11 @@ from hasten.journal import POLL_S, Entry, Reader, ensure_stream, stream_state
 from hasten.messages.change import STREAM
 from hasten.messages.failure import Failed
 from hasten.replicas import LEASE_S, Replica
-from hasten.telemetry import counter, logger
+from hasten.telemetry import counter, gauge, logger
 
 log = logger("freshness")
 _heard = counter("change_events_total", "Messages of HASTEN_CHANGES, by shape and what they evicted", "shape", "evicts")
+_behind = gauge("changes_behind_seconds", "How long ago all changes were last known to have been heard", "kind")
 MAX_TAGS = 200_000
 FORGOTTEN = 1000
 """Tags forgotten at a time: a pause of well under a millisecond."""
@@ -186,12 +187,14 @@ class Freshness:
         self._task: asyncio.Task[None] | None = None
         self.table = TagTable(max_tags)
         self.reader: Reader = Reader(bus, self._apply)
+        self._shown = _behind.labels(kind)
 
     async def start(self) -> None:
         """Makes the stream if need be and returns when its recent part has been read; raises Failed(unavailable)."""
         await ensure_stream(self._bus, self._changes.sources)
         await self.replica.start()
         await self._begin()
+        self._shown.set_function(lambda: time.monotonic() - self.reader.confirmed_at)
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
     async def _begin(self, former: int = 0) -> None:
@@ -280,6 +283,7 @@ class Freshness:
     async def close(self) -> None:
         """Serves nothing any more, stops reading and leaves the registry."""
         self._closed = True
+        self._shown.set_function(lambda: 0.0)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

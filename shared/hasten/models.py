@@ -15,31 +15,38 @@ CountOrNone = Annotated[int, msgspec.Meta(ge=0, le=65536)]
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a worker runs a model. `kind` is llama, vllm, openai or sim (or a third party's).
+    """How a worker runs a model. `kind` is llama, vllm, openai or sim (or a third party's); what begins with another
+    kind is not read, so that changing that one line changes the engine.
 
-    llama: `path` is a GGUF file in the data folder's models/. openai: `url`, `upstream_model`, `api_key_env` (the
-    variable that holds the key), `ca_file` (PEM: who vouches for a server with a certificate of the house). sim: the
-    `sim_*` fields (times in ms, rates in tokens per second).
+    All: `slots` answers at once, `queue` more requests in line. `cache_tokens` is how many tokens of earlier prompts an
+    engine keeps computed (0: as many as fill its slots): the simulator keeps so many, and the router expects it of the
+    others.
 
-    sim: first tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
-    `sim_slow_ms` times a Pareto draw of shape `sim_slow_shape`. `sim_seed` makes the draws the same each time (0: not).
-    `sim_logprob` is how probable each of its tokens is to it.
-    `cache_tokens` is how many tokens of earlier prompts an engine keeps computed (0: as many as fill its slots): the
-    simulator keeps so many, and the router expects it of the others.
-
-    llama computes with `threads`, prompts with `llama_prefill_threads` (0: as many), in steps of `llama_batch` tokens;
-    each of the `slots` has the model's whole `context_window`. `llama_prefix_cache` keeps what a tenant's prompts have
-    in common, `llama_continuous_batching` computes prompts beside answers instead of between them,
-    `llama_quantization` makes the file in this precision once and runs that (empty: the file as it is) and
-    `llama_cache_type` is the precision of keys and values. `llama_speculative` guesses tokens ahead, `ngram` from what
-    the request says already, `draft` with the small model `llama_draft` (a GGUF file with the same vocabulary), at most
-    `llama_draft_tokens` at once. docs/engines.md has the figures.
+    llama: `path` is a GGUF file in the data folder's models/. It computes with `threads`, prompts with
+    `llama_prefill_threads` (0: as many), in steps of `llama_batch` tokens; each of the `slots` has the model's whole
+    `context_window`. `llama_prefix_cache` keeps what a tenant's prompts have in common, `llama_continuous_batching`
+    computes prompts beside answers instead of between them, `llama_quantization` makes the file in this precision once
+    and runs that (empty: the file as it is) and `llama_cache_type` is the precision of keys and values.
+    `llama_speculative` guesses tokens ahead, `ngram` from what the request says already, `draft` with the small model
+    `llama_draft` (a GGUF file with the same vocabulary), at most `llama_draft_tokens` at once. docs/engines.md has the
+    figures.
 
     vllm: `path` is a folder with a checkpoint (or its name on a hub), `slots` the sequences in a batch. `vllm_dtype` is
     what it computes in, `vllm_eager` does without compiled graphs, `vllm_kv_gib` is the memory for keys and values (0
-    leaves it to vLLM), `vllm_ngram_tokens` how many tokens to guess from the prompt at each step (0 for none),
-    `vllm_tool_parser` the name of vLLM's parser for this model's tool calls, `vllm_options` any other argument of its
-    AsyncEngineArgs.
+    leaves it to vLLM), `vllm_prefix_cache` keeps prompts computed, by tenant, `vllm_ngram_tokens` is how many tokens to
+    guess from the prompt at each step (0 for none), `vllm_tool_parser` the name of vLLM's parser for this model's tool
+    calls, `vllm_options` any other argument of its AsyncEngineArgs.
+
+    openai: `url`, `upstream_model` (empty: the name of the row), `api_key_env` (the variable that holds the key),
+    `ca_file` (PEM: who vouches for a server with a certificate of the house), and `continues` for a server that goes on
+    from a last turn of the assistant's. A connection may take `connect_timeout_s`; `first_token_timeout_s` and
+    `between_tokens_timeout_s` end what hangs, with vllm too.
+
+    sim: a first token takes `sim_network_ms` and the prompt at `sim_prefill_per_s` tokens per second, less what
+    `sim_prefix_cache` finds; an answer is `sim_answer` (empty: words of the question) at `sim_decode_per_s`. First
+    tokens vary by a log-normal factor of sigma `sim_spread`; a share `sim_slow_share` of them comes later by
+    `sim_slow_ms` times a Pareto draw of shape `sim_slow_shape`. `sim_seed` makes the draws the same each time (0: not).
+    `sim_logprob` is how probable each of its tokens is to it, as a natural logarithm.
     """
 
     kind: str = "llama"
@@ -89,10 +96,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One row of the table.
 
     `name` is the public name and `slug` its subject token (made from the name when absent). `capabilities`: tools,
-    json, vision, logprobs, n. `quality` is 0 to 1, costs are dollars per 1,000 tokens, `ttft_prior_ms` counts until
-    there are measurements. `token_budget` is the prompt size to aim for. `tokenizer` names a folder in the data
-    folder's models/ with a tokenizer.json; without one tokens are estimated from bytes, on the safe side.
-    `defaults` are sampling options for what a request leaves open.
+    json, vision, and logprobs, which are for the orchestrator's own judgement of a draft. `quality` is 0 to 1, costs
+    are dollars per 1,000 tokens, `ttft_prior_ms` counts until there are measurements. `token_budget` is the prompt size
+    to aim for. `tokenizer` names a folder in the data folder's models/ with a tokenizer.json; without one tokens are
+    estimated from bytes, on the safe side. `defaults` are sampling options for what a request leaves open.
     """
 
     name: str
@@ -114,7 +121,12 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def cache_tokens(self) -> int:
         """How many tokens of earlier prompts a worker of it is expected to keep computed."""
         engine = self.engine
-        if engine.kind == "sim" and not engine.sim_prefix_cache:
+        switches = {
+            "llama": engine.llama_prefix_cache,
+            "vllm": engine.vllm_prefix_cache,
+            "sim": engine.sim_prefix_cache,
+        }
+        if not switches.get(engine.kind, True):
             return 0
         return engine.cache_tokens or engine.slots * self.context_window
 
@@ -190,7 +202,21 @@ def _doubled(name: str) -> str:
     return f"{name} is what leaves the choice to the router" if name == AUTO else f"{name} is used twice"
 
 
+def _absurd(row: Any) -> str:
+    """The name of the first number that cannot be reckoned with: an infinity, or one beyond what floats hold."""
+    if not isinstance(row, dict):
+        return ""
+    for name, value in row.items():
+        if isinstance(value, int | float) and abs(value) > 2**53:
+            return str(name)
+        if isinstance(value, dict) and (inside := _absurd(value)):
+            return f"{name}.{inside}"
+    return ""
+
+
 def _row(row: Any, index: int) -> Model:
+    if name := _absurd(row):
+        raise RowError(f"{name} must be a number of at most {2**53}", index, name)
     try:
         return _with_slug(msgspec.convert(row, Model))
     except msgspec.ValidationError as error:

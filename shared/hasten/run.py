@@ -206,7 +206,7 @@ def serve_metrics(address: str) -> None:
 
 
 async def run_service(service: str, options: Options) -> int:
-    """Runs one service until it is told to stop; returns the exit code."""
+    """Runs one service until it is told to stop; returns the exit code: 1 also when its last words reached nobody."""
     path = options.config or _config_of_environment()
     config = read_config(path)
     check(config, [service])
@@ -220,9 +220,10 @@ async def run_service(service: str, options: Options) -> int:
             unit = build(service, bus, config, table=table, data=str(data), model=options.model)
             if options.metrics:
                 serve_metrics(options.metrics)
-            return await serve(Runtime([{service: unit}]), stop, ready=lambda: _ready(service, url, unit), file=file)
+            code = await serve(Runtime([{service: unit}]), stop, ready=lambda: _ready(service, url, unit), file=file)
         finally:
-            await bus.close()
+            lost = await bus.close()
+    return code or int(lost > 0)
 
 
 def _ready(service: str, url: str, unit: Unit) -> None:

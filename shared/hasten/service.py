@@ -28,6 +28,8 @@ log = logger("service")
 OVERTAKING_S = 0.01
 """A CANCEL sent right behind its request comes by another subscription and is mostly heard first."""
 _requests = counter("requests_total", "Requests heard, by outcome", "service", "topic", "outcome")
+_pending = gauge("bus_pending_messages", "Messages read and not yet looked at, by subscription", "service", "subject")
+_pending_bytes = gauge("bus_pending_bytes", "Bytes of these messages, by subscription", "service", "subject")
 _active = gauge("requests_active", "Requests being handled", "service", "topic")
 _seconds = histogram("request_seconds", "Time from hearing a request to its last reply", "service", "topic")
 
@@ -145,11 +147,16 @@ class Service:
             self.listen(STOP, self._on_cancel, **({} if hearer is None else {"hearer": hearer}))
         for heard in self._heard:
             subscription = await self.bus.subscribe(heard.subject, self._receiver(heard), queue=heard.topic.queue or "")
-            (self._hearing_last if heard.last else self._hearing).append(subscription)
+            (self._hearing_last if heard.last else self._hearing).append(self._shown(subscription))
         for subject, receive in self._listeners:
-            self._listening.append(await self.bus.subscribe(subject, receive))
+            self._listening.append(self._shown(await self.bus.subscribe(subject, receive)))
         self._listening += await answer_discovery(self)
         await self.bus.flush()
+
+    def _shown(self, subscription: Subscription) -> Subscription:
+        _pending.labels(self.name, subscription.subject).set_function(lambda: subscription.pending_msgs)
+        _pending_bytes.labels(self.name, subscription.subject).set_function(lambda: subscription.pending_bytes)
+        return subscription
 
     @property
     def endpoints(self) -> list[Endpoint]:

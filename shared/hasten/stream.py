@@ -16,7 +16,8 @@ IDLE_S = 5.0
 PROBE_S = 0.4
 """After this silence a sender is looked for: its process may have ended."""
 LATE_S = 0.25
-"""A reader that wakes up so much too late has stood still itself: what came meanwhile may not have been read yet."""
+"""A reader that wakes up so much too late, or by a quarter of the silence it allows, has stood still itself: what came
+meanwhile may not have been read yet."""
 
 
 class Stream:
@@ -139,7 +140,7 @@ class Stream:
         """One timer serves all events, which are many: when it was too early, whoever waits sets it anew.
 
         The moment is kept beside it: what uvloop returns for less than half a millisecond has no `when`."""
-        self._stood_still |= asyncio.get_running_loop().time() - self._due_s > LATE_S
+        self._stood_still |= asyncio.get_running_loop().time() - self._due_s > min(LATE_S, self._idle_s / 4)
         self._timer = None
         self._wake()
 

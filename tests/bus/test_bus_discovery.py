@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 from nats.aio.msg import Msg
-from small_talk import ECHO, TELL, Company, Say, echo, tell, until
+from patience import until
+from small_talk import ECHO, TELL, Company, Say, echo, tell
 
 from hasten.bus import Bus
 from hasten.discovery import survey

@@ -5,7 +5,8 @@ from functools import partial
 from typing import Any
 
 from nats.aio.msg import Msg
-from small_talk import ECHO, TELL, TICK, Company, Said, Say, Tell, Tick, echo, tell, until
+from patience import until
+from small_talk import ECHO, TELL, TICK, Company, Said, Say, Tell, Tick, echo, tell
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
@@ -49,7 +50,6 @@ def failed(replies: list[Any]) -> bool:
 
 
 async def test_handlers_overlap_up_to_the_limit(bus: Bus, company: Company) -> None:
-    """c4-17"""
     gate = Gate()
     await company.hear(ECHO, gate.handle, limit=10, waiting=10)
     asked = [ask(bus, str(number)) for number in range(20)]
@@ -104,7 +104,7 @@ async def test_tenants_take_turns_in_the_line_and_none_can_fill_it(bus: Bus, com
 
 
 async def test_who_is_refused_hears_when_a_place_comes_free_each_another_time() -> None:
-    """c5-10: the advice is measured, and who comes back does not meet all the others."""
+    """The advice is measured, and who comes back does not meet all the others."""
     limit = Limit(4)
     assert limit.retry_after_ms() == RETRY_AFTER_MS
     async with limit.place():
@@ -116,7 +116,7 @@ async def test_who_is_refused_hears_when_a_place_comes_free_each_another_time() 
 
 
 async def test_who_gives_up_in_the_line_takes_no_place(bus: Bus, company: Company) -> None:
-    """c5-19: what has expired is not begun."""
+    """What has expired is not begun."""
     gate = Gate()
     service = await company.hear(ECHO, gate.handle, limit=1, waiting=10)
     first = ask(bus, "first")
@@ -146,7 +146,7 @@ async def test_places_are_given_back_whatever_happens(bus: Bus, company: Company
 
 
 async def test_a_drain_finishes_what_was_accepted(bus: Bus, company: Company) -> None:
-    """c4-08: those in hand and those in the line."""
+    """Those in hand and those in the line."""
     service = await company.hear(ECHO, echo, limit=2, waiting=10)
     asked = [ask(bus, str(number), wait_s=0.1) for number in range(6)]
     await until(lambda: service.active == 6)

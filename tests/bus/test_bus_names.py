@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 from nats.aio.msg import Msg
-from small_talk import ECHO, TELL, TICK, Company, Say, Tell, Tick, echo, tell, until
+from patience import until
+from small_talk import ECHO, TELL, TICK, Company, Say, Tell, Tick, echo, tell
 
 from hasten.bus import Bus
 from hasten.messages.chat import Ping
@@ -19,7 +20,7 @@ BAD = ["*", ">", "a.b", "a b", "", ".", "a\r\nPUB evil 1\r\nx", "a\tb", "a\x00b"
 
 @pytest.mark.parametrize("tenant", BAD)
 async def test_a_bad_tenant_is_refused_before_anything_is_published(bus: Bus, tenant: str) -> None:
-    """c10-12, c10-13: the shared connection and the streams on it do not notice."""
+    """The shared connection and the streams on it do not notice."""
     published = bus.client.stats["out_msgs"]
     for attempt in (
         bus.request(ECHO, Say(), tenant=tenant),
@@ -85,7 +86,7 @@ DEPUTIES = [
 
 @pytest.mark.parametrize("reply", DEPUTIES)
 async def test_a_service_publishes_nothing_outside_of_inboxes(bus: Bus, company: Company, reply: str) -> None:
-    """c10-16: a caller cannot make a service speak for it."""
+    """A caller cannot make a service speak for it."""
     heard: list[str] = []
     handled: list[Any] = []
 
@@ -138,7 +139,7 @@ async def test_a_request_without_a_reply_subject_is_dropped(bus: Bus, company: C
 async def test_somebody_who_listens_to_everything_changes_nothing(
     nats_server: NatsServer, bus: Bus, company: Company
 ) -> None:
-    """c4-27: dashboards and `nats sub '>'` are no part of a conversation."""
+    """Dashboards and `nats sub '>'` are no part of a conversation."""
     observer = await Bus.connect(nats_server.url)
     seen: list[str] = []
 

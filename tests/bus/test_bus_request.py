@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from nats.aio.msg import Msg
-from small_talk import ECHO, TICK, Company, Said, Say, Tick, echo, until
+from patience import until
+from small_talk import ECHO, TICK, Company, Said, Say, Tick, echo
 
 from hasten.bus import Bus
 from hasten.codec import MAX_NESTING, nesting
@@ -111,7 +112,6 @@ async def test_a_listener_survives_a_bad_event_and_its_own_failure(
 
 
 async def test_nobody_there_and_nobody_in_time_are_different(bus: Bus, company: Company) -> None:
-    """c4-05"""
     started = time.monotonic()
     nobody = await ask(bus, deadline_ms=now_ms() + 60_000)
     assert (nobody.code, nobody.retry_after_ms) == ("unavailable", 1000)
@@ -143,7 +143,6 @@ async def test_a_slow_handler_is_stopped_at_the_deadline_and_says_so(bus: Bus, c
 
 
 async def test_an_expired_request_never_reaches_the_handler(bus: Bus, company: Company) -> None:
-    """c5-19"""
     heard: list[Say] = []
 
     async def handle(say: Say, _: Call) -> Said:
@@ -198,7 +197,6 @@ async def test_a_bad_body_is_the_callers_fault(bus: Bus, company: Company, body:
 async def test_deep_nesting_is_refused_and_others_go_on(
     bus: Bus, company: Company, levels: int, opening: bytes, closing: bytes
 ) -> None:
-    """c10-17, c10-18"""
     await company.hear(ECHO, echo)
     levels = min(levels, 900_000 // len(opening + closing))
     neighbour = asyncio.create_task(ask(bus, "neighbour", wait_s=0.2))
@@ -261,7 +259,6 @@ async def test_a_reply_too_large_for_the_server_is_a_failure(bus: Bus, company: 
 async def test_a_handler_that_raises_answers_internal_and_quotes_nothing(
     bus: Bus, company: Company, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """c4-18, c10-04"""
 
     async def broken(say: Say, _: Call) -> Said:
         try:
@@ -341,7 +338,7 @@ async def test_a_reply_of_another_kind_is_refused(bus: Bus) -> None:
 
 
 async def test_nothing_is_left_of_requests_that_were_never_answered(bus: Bus) -> None:
-    """c4-06, c4-16: 2,000 at once to a responder that takes and drops them."""
+    """2,000 at once to a responder that takes and drops them."""
 
     async def drop(_: Any) -> None:
         return None

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from nats.aio.msg import Msg
-from small_talk import ECHO, TELL, Company, Said, Say, Tell, tell, until
+from patience import until
+from small_talk import ECHO, TELL, Company, Said, Say, Tell, tell
 
 from hasten.bus import Bus
 from hasten.deadline import REQUEST_ID, TENANT, now_ms
@@ -76,7 +77,7 @@ async def raw_events(bus: Bus, body: bytes, *, headers: dict[str, str] | None = 
 
 @pytest.mark.parametrize("count", [0, 1, 10_000])
 async def test_a_stream_is_whole_and_in_order(bus: Bus, company: Company, count: int) -> None:
-    """c4-26: the end is a message of its own that says how many there were."""
+    """The end is a message of its own that says how many there were."""
     await company.hear(TELL, tell)
     events = await read(await ask(bus, count, request_id="r-1"))
     assert isinstance(events[0], Accepted)
@@ -452,7 +453,6 @@ async def test_a_tenant_header_that_is_no_name_is_refused(bus: Bus, company: Com
 
 
 async def test_streams_left_in_the_middle_leave_nothing(bus: Bus, company: Company) -> None:
-    """c4-16"""
     service = await company.hear(TELL, tell, limit=300)
     for _ in range(3):
         for stream in [await ask(bus, 10_000, pause_s=0.01) for _ in range(100)]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from nats.errors import OutboundBufferLimitError
-from replica_rig import until
+from patience import until
 
 from hasten.bus import Bus
 from hasten.freshness import Freshness
@@ -15,6 +15,7 @@ from hasten.messages.change import CHANGE, STREAM, Change
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import DOCUMENT, Document
 from hasten.nats_server import NatsServer
+from hasten.telemetry import REGISTRY
 
 
 async def change(bus: Bus, key: int) -> int:
@@ -200,13 +201,19 @@ async def test_a_reader_reads_on_after_the_server_was_killed(tmp_path: Path) -> 
 async def test_a_replica_without_nats_loses_its_lease(tmp_path: Path) -> None:
     server = await NatsServer(tmp_path).start()
     bus = await Bus.connect(server.url)
-    freshness = Freshness(bus, lease_s=0.5)
+    freshness = Freshness(bus, lease_s=0.5, kind="lonely")
+
+    def behind_s() -> float | None:
+        return REGISTRY.get_sample_value("hasten_changes_behind_seconds", {"kind": "lonely"})
+
     await freshness.start()
     assert freshness.fresh("acme", ["prices:7"], 0)
     await server.stop(kill=True)
     await until(lambda: not freshness.leased)
     assert not freshness.fresh("acme", ["prices:7"], 0)
+    await until(lambda: (behind_s() or 0.0) > 1.0)
     await freshness.close()
+    assert behind_s() == 0
     await bus.close()
 
 

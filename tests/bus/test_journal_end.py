@@ -3,7 +3,7 @@
 import time
 
 from nats.aio.msg import Msg
-from replica_rig import until
+from patience import until
 
 from hasten.bus import Bus
 from hasten.freshness import Freshness

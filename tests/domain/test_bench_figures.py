@@ -18,6 +18,8 @@ def test_percentiles_are_values_that_were_measured() -> None:
     assert percentile(values, 0.5) == 3.0
     assert percentile(values, 0.99) == 5.0
     assert percentile([7.0], 0.99) == 7.0
+    hundred = [float(one) for one in range(100, 0, -1)]
+    assert [percentile(hundred, share) for share in (0.0, 0.5, 0.95, 0.99, 1.0)] == [1.0, 50.0, 95.0, 99.0, 100.0]
 
 
 def test_a_budget_is_met_only_if_both_of_its_limits_are() -> None:

@@ -45,7 +45,7 @@ def heard(reader: ChangeReader, *messages: bytes, subject: str = SUBJECT) -> lis
 
 @pytest.mark.parametrize("rules", [Rules(), MADE])
 def test_a_connector_that_starts_again_evicts_nothing_again(rules: Rules) -> None:
-    """c8-15: the same 1000 changes twice; an answer from after the first pass survives the second."""
+    """The same 1000 changes twice; an answer from after the first pass survives the second."""
     reader = ChangeReader(rules)
     assert all(heard(reader, *(event(lsn, key=lsn) for lsn in range(1, 1001))))
     again = [reader.read(SUBJECT, {}, event(lsn, key=lsn)) for lsn in range(1, 1001)]
@@ -143,7 +143,7 @@ def test_what_is_remembered_is_bounded_and_what_is_forgotten_evicts() -> None:
 
 
 def test_a_truncate_and_a_late_update_leave_the_row_evicted_in_either_order() -> None:
-    """c8-06: the tags are the same and the table of tags keeps the later sequence, so nothing is valid again."""
+    """The tags are the same and the table of tags keeps the later sequence, so nothing is valid again."""
     truncate = msgspec.json.encode({"op": "t", "source": {"table": "prices", "lsn": 200}})
     for order in ((truncate, event(150, key=5)), (event(150, key=5), truncate)):
         assert heard(ChangeReader(), *order) == [True, True]
@@ -177,7 +177,7 @@ def test_an_answer_is_never_left_with_the_text_of_a_row_that_has_changed(message
 
 
 def test_a_tombstone_without_a_key_repeats_the_delete_before_it() -> None:
-    """c8-01: a delete, its tombstone with the key, and one that says nothing at all."""
+    """A delete, its tombstone with the key, and one that says nothing at all."""
     reader = ChangeReader()
     assert heard(reader, event(1), event(2, op="d"), b"", b"null") == [True, True, False, False]
     keyed = reader.read(SUBJECT, {"Hasten-Key": '{"id": 7}'}, b"")

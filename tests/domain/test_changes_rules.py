@@ -98,7 +98,7 @@ def test_a_key_column_names_the_tenant() -> None:
 
 
 def test_a_tenant_in_another_column_evicts_for_all_and_is_warned_of() -> None:
-    """c8-12: the row moved from tenant a to b, and only b is in the event."""
+    """The row moved from tenant a to b, and only b is in the event."""
     given = rules(tenant="{tenant_id}", tags=["topic:{topic}"])
     assert set(by_tenant(sent("u", None, {"id": 4, "tenant_id": "b"}), given)) == {"*"}
     tenant, tag = given.warnings

@@ -25,8 +25,6 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     (_body(response_format={"type": "json_schema", "json_schema": {}}), ["json"]),
     (_body(response_format={"type": "grammar"}), ["json"]),
     (_body(logprobs=False, top_logprobs=0), []),
-    (_body(logprobs=True), ["logprobs"]),
-    (_body(top_logprobs=2), ["logprobs"]),
     (_body({"type": "text", "text": "a"}, {"type": "refusal", "refusal": "b"}, {"text": "c"}), []),
     (_body({"type": "image_url"}), ["vision"]),
     (_body({"type": "input_image"}), ["vision"]),
@@ -43,8 +41,7 @@ def test_the_router_is_asked_for_just_what_the_worker_insists_on(body: dict[str,
     assert plan_of(request).needs == needs
     names = ("messages", "tools", "response_format", "logprobs", "top_logprobs")
     generate = Generate(**{name: getattr(request, name) for name in names})
-    if "logprobs" not in needs:
-        check(generate, needs, continues=False)
+    check(generate, needs, continues=False)
     for need in needs:
         with pytest.raises(Failed):
             check(generate, [other for other in needs if other != need], continues=False)

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from hasten.answered import Answered
 from hasten.cli import app
-from hasten.commands.ask import summary
+from hasten.commands.ask import reasons, summary
 from hasten.commands.ingest import files_in
-from hasten.commands.worker_table import worker_table
+from hasten.commands.worker_table import wide_console, worker_table
 from hasten.messages.route import ModelInfo, WorkerInfo
 from hasten.settings import SettingsError
 
@@ -59,6 +59,50 @@ def test_the_last_line_says(fields: dict[str, Any], knowledge: list[str], said: 
 
 def test_without_knowledge_nothing_is_said_of_it() -> None:
     assert summary(Answered(cache="miss", model="m")) == "generated · m · no text · total 0 ms"
+
+
+ROUTE = {"model": "m", "worker": "w1", "reason": "m is the only one", "confidence": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"cache": "miss", "notes": {"route": ROUTE}}, ["w1: m is the only one, confidence 0.90"]),
+        ({"cache": "exact", "notes": {"route": ROUTE}}, ["no model was chosen: the answer comes from the cache"]),
+        ({"cache": ""}, ["no model was chosen"]),
+        (
+            {
+                "cache": "miss",
+                "notes": {"route": ROUTE, "cascade": {"model": "s", "escalated": True, "reason": "empty"}},
+            },
+            ["w1: m is", "cascade: s answered first, another model was asked (empty)"],
+        ),
+        (
+            {"cache": "miss", "notes": {"route": ROUTE, "cascade": {"model": "s", "escalated": False}}},
+            ["w1: m is", "cascade: s answered first, its draft was shown"],
+        ),
+        (
+            {
+                "cache": "miss",
+                "notes": {"route": ROUTE, "hedge": {"workers": ["w1", "w2"], "won": "w2", "after_ms": 80.4}},
+            },
+            ["w1: m is", "hedge: a second worker was asked after 80 ms; w2 spoke first"],
+        ),
+    ],
+)
+def test_why_says_how_the_model_was_chosen(fields: dict[str, Any], said: list[str]) -> None:
+    lines = reasons(Answered(**fields))
+    assert len(lines) == len(said)
+    assert all(line.startswith(start) for line, start in zip(lines, said, strict=True))
+
+
+def test_a_narrow_terminal_cuts_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    console = wide_console()
+    with console.capture() as shown:
+        console.print(worker_table([ModelInfo(name="m" * 20, slug="m", each=[WorkerInfo(name="w-12345678", sent=30)])]))
+    assert "…" not in shown.get()
+    assert len(shown.get().splitlines()) == 2
 
 
 def test_an_empty_folder_is_named(tmp_path: Path) -> None:

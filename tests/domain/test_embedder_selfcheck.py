@@ -1,4 +1,4 @@
-"""A model that cannot tell texts apart must not start (cases c1-06)."""
+"""A model that cannot tell texts apart must not start."""
 
 import numpy as np
 import pytest

@@ -73,6 +73,9 @@ def test_a_failure_after_tokens_is_an_error_and_an_end() -> None:
         "error": {"message": "lost", "type": "server_error", "param": None, "code": "incomplete", "retryable": True},
     }
     assert end == "[DONE]"
+    _, told, _ = frames(Chunk(seq=0, text="a"), Failure(code="upstream", model="small", tokens_sent=20))
+    known = {name: told["error"][name] for name in ("retryable", "model", "tokens_sent")}
+    assert known == {"retryable": True, "model": "small", "tokens_sent": 20}
 
 
 def test_what_is_no_part_of_the_answer_makes_no_frame() -> None:
@@ -93,39 +96,6 @@ def test_any_text_arrives_byte_for_byte(text: str) -> None:
     assert text_of(frames(Chunk(seq=0, text=text[:5]), Chunk(seq=1, text=text[5:]), DONE)) == text
 
 
-def call(index: int | None, identity: str | None, arguments: str, name: str | None = None) -> dict[str, Any]:
-    function = {"arguments": arguments} | ({"name": name} if name else {})
-    given = {"index": index, "id": identity}
-    return {name: value for name, value in given.items() if value is not None} | {"function": function}
-
-
-def test_two_fragments_of_one_call_in_one_chunk_leave_apart_and_merge_to_valid_json() -> None:
-    deltas = [[call(0, "c1", "", "f"), call(0, None, '{"a":')], [call(0, None, "2}")]]
-    events = [Chunk(seq=seq, tool_calls=calls) for seq, calls in enumerate(deltas)]
-    chunks = frames(*events, DONE)[:-2]
-    assert [len(chunk["choices"][0]["delta"]["tool_calls"]) for chunk in chunks] == [1, 1, 1]
-    completion = Completion()
-    for event in (*events, DONE):
-        completion.see(event)
-    message = completion.body(DONE, Head("r1", "auto"), 0)["choices"][0]["message"]
-    assert message["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a":2}'}
-    assert message["content"] is None
-
-
-@pytest.mark.parametrize(
-    ("deltas", "numbers"),
-    [
-        ([call(0, "c1", "", "f"), call(0, None, "{}"), call(1, "c2", "{}", "g")], [0, 0, 1]),
-        ([call(None, "c1", "{}", "f"), call(None, "c2", "{}", "g")], [0, 1]),
-        ([call(0, "c1", "{", "f"), call(0, "c1", "}"), call(0, "c2", "{}", "g")], [0, 0, 1]),
-        ([call(0, "c1", "", "f"), call(1, "c2", "", "g"), call(0, None, "{}"), call(1, None, "{}")], [0, 1, 0, 1]),
-    ],
-)
-def test_tool_calls_are_numbered_as_clients_merge_them(deltas: list[dict[str, Any]], numbers: list[int]) -> None:
-    chunks = frames(Chunk(seq=0, tool_calls=deltas), DONE)[:-2]
-    assert [chunk["choices"][0]["delta"]["tool_calls"][0]["index"] for chunk in chunks] == numbers
-
-
 def test_an_empty_answer_cut_by_the_limit_is_an_answer() -> None:
     completion = Completion()
     completion.see(Chunk(seq=0, reasoning="thinking"))
@@ -138,13 +108,17 @@ def test_an_empty_answer_cut_by_the_limit_is_an_answer() -> None:
 
 def test_usage_keeps_the_details_of_the_first_answer() -> None:
     usage = Usage(
-        prompt_tokens=40, completion_tokens=90, cached_tokens=40, completion_tokens_details={"reasoning_tokens": 60}
+        prompt_tokens=40,
+        completion_tokens=90,
+        cached_tokens=40,
+        completion_tokens_details={"reasoning_tokens": 60},
+        prompt_tokens_details={"audio_tokens": 3},
     )
     assert usage_object(usage) == {
         "prompt_tokens": 40,
         "completion_tokens": 90,
         "total_tokens": 130,
-        "prompt_tokens_details": {"cached_tokens": 40},
+        "prompt_tokens_details": {"audio_tokens": 3, "cached_tokens": 40},
         "completion_tokens_details": {"reasoning_tokens": 60},
     }
 

@@ -33,6 +33,33 @@ def test_policy_decides_what_is_read_shared_and_stored(
     assert (plan.read_exact, plan.read_semantic, plan.share, plan.store) == (exact, semantic, share, store)
 
 
+TURNS = [{"role": "user", "content": "Name a sea"}, {"role": "assistant", "content": "The Baltic"}]
+SECOND = [*TURNS, {"role": "user", "content": "How salty is it?"}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "embeds", "searchable"),
+    [
+        ({}, True, True),
+        ({"temperature": 0.7}, True, False),
+        ({"cache": {"mode": "off"}}, True, False),
+        ({"cache": {"mode": "exact"}}, True, False),
+        ({"cache": {"mode": "refresh"}}, True, True),
+        ({"messages": SECOND}, True, False),
+        ({"messages": SECOND, "knowledge": ["sea"]}, True, False),
+        ({"model": "m"}, True, True),
+        ({"model": "m", "cache": {"mode": "refresh"}}, True, True),
+        ({"model": "m", "cache": {"mode": "off"}}, False, False),
+        ({"model": "m", "messages": SECOND}, False, False),
+    ],
+)
+def test_the_router_gets_the_vector_of_what_it_may_choose_for(
+    fields: dict[str, object], embeds: bool, searchable: bool
+) -> None:
+    plan = plan_of(request(**fields))
+    assert (plan.embeds, plan.searchable) == (embeds, searchable)
+
+
 def test_agent_turns_are_never_looked_up_by_meaning() -> None:
     turns = [
         {"role": "user", "content": "list files in /srv/a"},
@@ -104,10 +131,16 @@ def test_developer_and_system_are_one_role_and_their_place_counts() -> None:
     assert key(hi, developer) != key(developer, hi)
 
 
-def test_two_choices_are_refused_by_name() -> None:
+@pytest.mark.parametrize("asked", [{"n": 2}, {"logprobs": True}, {"top_logprobs": 3}])
+def test_what_a_stream_has_no_place_for_is_refused_by_name(asked: dict[str, object]) -> None:
+    """Whichever model would answer, and although some of them can do it for the orchestrator's own ends."""
     with pytest.raises(Failed) as refused:
-        plan_of(request(n=2))
-    assert refused.value.failure.param == "n"
+        plan_of(request(**asked))
+    assert (refused.value.failure.code, refused.value.failure.param) == ("unsupported", *asked)
+
+
+def test_what_asks_for_nothing_is_no_reason_to_refuse() -> None:
+    assert plan_of(request(n=1, logprobs=False, top_logprobs=0)).needs == []
 
 
 @pytest.mark.parametrize(

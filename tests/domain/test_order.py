@@ -31,7 +31,6 @@ def test_five_hundred_of_one_tenant_are_no_delay_for_the_first_of_another() -> N
 
 
 def test_turns_are_by_work_and_not_by_requests() -> None:
-    """c5-17"""
     order = Order()
     _fill(order, "long", [21_000.0] * 20)
     _fill(order, "short", [2_500.0] * 200)

@@ -47,7 +47,7 @@ def test_the_operators_budget_holds_where_the_request_has_none() -> None:
 
 
 def test_a_slow_starter_with_long_answers_does_not_look_fast() -> None:
-    """c5-05: by time per token B would win."""
+    """By time per token B would win."""
     snapshot = facts(model("a"), model("b"), a=known(700), b=known(2600))
     assert {choose(snapshot, key=str(number)).option.model.name for number in range(50)} == {"a"}
 
@@ -140,6 +140,7 @@ LOADS = st.builds(
     tokens=st.integers(0, 9000),
     cooling_ms=st.sampled_from([0.0, 0.0, 50.0, 90_000.0]),
     oldest_ms=st.floats(0, 9000),
+    late_ms=st.floats(0, 9000),
     capabilities=CAPABILITIES,
     context_window=st.sampled_from([0, 512, 8192]),
 )

@@ -22,7 +22,7 @@ def test_nothing_within_the_budget_means_the_fastest_and_says_so() -> None:
 
 
 def test_unmeasured_and_stale_models_get_a_small_share() -> None:
-    """c5-06: what has no samples is found out about, and never gets more than the share."""
+    """What has no samples is found out about, and never gets more than the share."""
     cheap = {"cost_per_1k_completion": 0.01}
     snapshot = facts(model("a"), model("b", **cheap), model("c", **cheap), a=known(300, 400))
     counts = Counter(
@@ -35,7 +35,7 @@ def test_unmeasured_and_stale_models_get_a_small_share() -> None:
 
 
 def test_a_burst_does_not_all_go_to_an_unmeasured_model() -> None:
-    """c5-07: no more probes at once than allowed, even when chance would have it."""
+    """No more probes at once than allowed, even when chance would have it."""
     policy = Settings(probe_share=1.0, max_probes=2)
     in_flight = 0
     for number in range(100):
@@ -46,7 +46,7 @@ def test_a_burst_does_not_all_go_to_an_unmeasured_model() -> None:
 
 
 def test_a_prior_over_the_budget_does_not_keep_a_model_unknown_for_ever() -> None:
-    """c5-06: a probe finds out what the operator's guess was worth."""
+    """A probe finds out what the operator's guess was worth."""
     snapshot = facts(model("a"), model("b", ttft_prior_ms=9000.0), a=known(300, 400))
     counts = Counter(choose(snapshot, key=str(number), latency_budget_ms=1500).kind for number in range(2000))
     assert 0.02 < counts["probe"] / 2000 < 0.08
@@ -74,7 +74,7 @@ def test_an_unmeasured_model_takes_everything_when_nothing_else_can() -> None:
 
 
 def test_a_choice_that_will_be_late_says_so() -> None:
-    """c5-12: also one that was asked for by name."""
+    """Also one that was asked for by name."""
     snapshot = facts(SMALL, LARGE, small=known(5000), large=known(2000))
     assert choose(snapshot, latency_budget_ms=100).over_budget
     assert choose(snapshot, latency_budget_ms=100, model="small").over_budget
@@ -83,7 +83,7 @@ def test_a_choice_that_will_be_late_says_so() -> None:
 
 
 def test_workers_that_cool_down_get_nothing_and_the_first_to_be_back_is_named() -> None:
-    """c5-10: the time to come back is a field, and the soonest of all."""
+    """The time to come back is a field, and the soonest of all."""
     cools = {
         "small": [Load(name="s1", cooling_ms=40_000), Load(name="s2", cooling_ms=7000.4), Load(name="s3", ready=False)],
         "large": [Load(name="l1", cooling_ms=90_000)],
@@ -123,7 +123,7 @@ def test_where_the_difficulty_is_not_known_the_small_model_is_preferred_and_may_
 
 
 def test_without_a_worker_the_next_model_is_taken_or_it_is_unavailable() -> None:
-    """c5-10: the time to come back is a field, not a text."""
+    """The time to come back is a field, not a text."""
     assert choose(facts(SMALL, LARGE, loads={"small": []})).option.model == LARGE
     for request in ({"model": "small"}, {"exclude": ["large-1"]}):
         refused = refuse(facts(SMALL, LARGE, loads={"small": []}), **request)
@@ -138,11 +138,21 @@ def test_full_workers_say_when_to_come_back() -> None:
 
 
 def test_a_model_that_hangs_loses_its_share_at_once() -> None:
-    """c5-08: what is in flight is a lower bound of the latency."""
+    """What is in flight is a lower bound of the latency."""
     snapshot = facts(model("a"), model("b"), a=known(200), b=known(220))
     shares = Counter(choose(snapshot, key=str(number)).option.model.name for number in range(300))
     assert min(shares.values()) > 90, "near-equals are spread"
     hangs = facts(
-        model("a"), model("b"), a=known(200), b=known(220), loads={"a": [Load(name="a-1", slots=64, oldest_ms=900)]}
+        model("a"),
+        model("b"),
+        a=known(200),
+        b=known(220),
+        loads={"a": [Load(name="a-1", slots=64, oldest_ms=900, late_ms=800)]},
     )
     assert {choose(hangs, key=str(number)).option.model.name for number in range(300)} == {"b"}
+
+
+def test_a_long_prompt_that_is_being_computed_does_not_make_its_model_slow() -> None:
+    computing = {"a": [Load(name="a-1", slots=64, oldest_ms=4000)]}
+    snapshot = facts(model("a"), model("b"), a=known(200), b=known(220), loads=computing)
+    assert {choose(snapshot, key=str(number)).option.model.name for number in range(300)} == {"a", "b"}

@@ -116,7 +116,7 @@ def test_a_slower_worker_is_chosen_only_when_the_faster_ones_are_busy() -> None:
 
 
 def test_a_worker_that_hangs_loses_even_what_it_has_in_its_cache() -> None:
-    """c5-08: how long the oldest has waited is known before any request ends."""
+    """How long the oldest has waited is known before any request ends."""
     hangs, other = Load(name="hangs", slots=8, in_flight=1, late_ms=3000), Load(name="other", slots=8, in_flight=7)
     assert choose([hangs, other], {"hangs": 900}) == "other"
 
@@ -151,7 +151,7 @@ def test_speed_is_of_what_was_computed_and_claims_nothing_at_first() -> None:
 
 
 def test_a_worker_that_begins_to_hang_loses_its_share_within_seconds() -> None:
-    """c5-08: 50 requests a second, two workers that are nearly equally fast, and one of them hangs after 5 s."""
+    """50 requests a second, two workers that are nearly equally fast, and one of them hangs after 5 s."""
     usual = Usual(answer_ms=100, token_ms=0.5, p95_ms=300)
     workers, busy, sent = Workers(), {"a": dict[int, float](), "b": dict[int, float]()}, Counter[tuple[str, int]]()
     ends = {"a": 0.2, "b": 0.22}

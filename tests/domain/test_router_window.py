@@ -184,7 +184,7 @@ def test_what_an_attempt_tells_of_the_first_token(heard: Attempted, sample: floa
 
 
 def test_durations_are_a_statistic_of_their_own() -> None:
-    """c5-05: a long answer is no late one."""
+    """A long answer is no late one."""
     window = Window()
     for seq in range(20):
         window.add(event(seq, 300, total=9000))

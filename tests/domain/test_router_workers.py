@@ -99,8 +99,14 @@ def test_a_free_slot_means_no_wait_and_a_queue_its_work() -> None:
     assert Load(name="w", slots=4, in_flight=7, tokens=4000).wait_ms(USUAL) == 2500
 
 
+def test_a_pause_runs_out_while_nothing_more_is_heard() -> None:
+    workers = Workers()
+    workers.hear("m", "w", status(pause_ms=1500.0), 10.0)
+    assert [load.cooling_ms for at in (10.0, 11.0, 11.9) for load in workers.loads("m", at)] == [1500.0, 500.0, 0.0]
+
+
 def test_long_prompts_go_to_different_workers() -> None:
-    """c5-17: equal counts would put both of 21,000 tokens on one worker."""
+    """Equal counts would put both of 21,000 tokens on one worker."""
     for key in "abcdefgh":
         workers, where = Workers(), {}
         for name in ("w1", "w2"):

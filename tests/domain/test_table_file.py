@@ -73,6 +73,16 @@ def test_an_edit_is_taken_and_the_log_says_what_it_means(edited: Edited, caplog:
         ("slots = 2", 'slots = "many"', ", line 13: [[models]], row 2: engine.slots: expected `int`, got `str`"),
         ("slots = 2", "slotz = 2", ", line 13: [[models]], row 2: engine: there is no field `slotz`"),
         ('name = "large"\n', "", ", line 9: [[models]], row 2: Object missing required field `name`"),
+        (
+            'aliases = ["best"]',
+            "ttft_prior_ms = inf",
+            ", line 11: [[models]], row 2: ttft_prior_ms must be a number of at",
+        ),
+        (
+            'aliases = ["best"]',
+            f"max_tokens = {10**400}",
+            ", line 11: [[models]], row 2: max_tokens must be a number of at",
+        ),
         ('aliases = ["best"]', 'aliases = ["small"]', ", line 11: [[models]], row 2: small is used twice"),
         ('name = "large"', 'name = "auto"', ", line 10: [[models]], row 2: auto is what leaves the choice"),
         ('name = "large"', 'name = "?"', ", line 10: [[models]], row 2: model slug must be 1 to 64 characters"),

@@ -75,7 +75,7 @@ def test_replicas_that_tell_each_other_are_as_good_as_one() -> None:
 
 
 def test_a_worker_of_a_quarter_of_the_speed_gets_its_part_and_no_more() -> None:
-    """c4-13: its part of the capacity is 0.25 of 3.25; no prompt has anything in common with another."""
+    """Its part of the capacity is 0.25 of 3.25; no prompt has anything in common with another."""
     configs = (SLOW, ENGINE, ENGINE, ENGINE)
     strangers = [msgspec.structs.replace(one, hash_ids=[at]) for at, one in enumerate(TRACE)]
     outcome, even, in_turn = (

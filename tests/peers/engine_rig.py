@@ -49,7 +49,7 @@ class Kind:
             "llama": ["json"],
             "openai": ["json", "logprobs"],
             "vllm": ["json", "tools"],
-            "served": ["json", "tools"],
+            "served": ["json", "tools", "logprobs"],
         }
         return Model(name=self.name, slug=self.name, engine=engine, context_window=WINDOW, capabilities=able[self.name])
 

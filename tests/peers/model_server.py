@@ -29,8 +29,9 @@ def vllm(path: str, slots: int, window: int) -> list[str]:
     options = {"--model": path, "--served-model-name": "m", "--max-num-seqs": str(slots), "--dtype": "float32"}
     options |= {"--max-model-len": str(window), "--host": "127.0.0.1", "--kv-cache-memory-bytes": str(2**30)}
     words = [word for pair in options.items() for word in pair]
-    tools = ["--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--enable-prompt-tokens-details"]
-    return [os.environ[VLLM], "-m", "vllm.entrypoints.openai.api_server", "--enforce-eager", *tools, *words, "--port"]
+    flags = ["--enforce-eager", "--enable-prompt-tokens-details"]
+    flags += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    return [os.environ[VLLM], "-m", "vllm.entrypoints.openai.api_server", *flags, *words, "--port"]
 
 
 class ModelServer:

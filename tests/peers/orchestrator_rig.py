@@ -1,5 +1,6 @@
 """Orchestrators as processes of their own, which can be killed or stopped."""
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,10 @@ class Orchestrators:
         command = [sys.executable, "-m", "hasten.orchestrator", "--data", str(self._folder)]
         made = Member("orchestrator", command, {}, self._url, self._folder / "orchestrator.log")
         await made.start()
-        (id_,) = set(await self.reports()) - set(self.running)
+        async with asyncio.timeout(60):
+            while not (new := set(await self.reports()) - set(self.running)):
+                await asyncio.sleep(0.05)
+        (id_,) = new
         self.running[id_] = made
         return id_
 

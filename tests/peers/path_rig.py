@@ -6,6 +6,7 @@ from typing import Any
 import pytest_asyncio
 from cache_rig import until
 from indexed_words import DIM, HashedWords
+from replica_rig import CLAIM_S, patient
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
@@ -61,7 +62,8 @@ async def rig(bus: Bus, nats_server: NatsServer, vectors: VectorStore) -> AsyncI
     peers = Scripted(bus, real=(CACHE_LOOKUP, CACHE_PUT, EMBED))
     embedder = HashedWords(bus)
     cache = Cache(CacheSettings(dim=DIM, sweep_s=60, store_tool_calls=True, thresholds={"strict": 1.0}), bus, vectors)
-    orchestrator = build(Settings(exact_wait_ms=50, recent_s=60), bus)
+    orchestrator = patient(build(Settings(exact_wait_ms=50, recent_s=60, again_s=0), bus))
+    cache._freshness._lease_s = CLAIM_S
     for service in (peers, embedder, cache, orchestrator):
         await service.start()
     async with Hasten.connect(nats_server.url, tenant="acme") as hasten:

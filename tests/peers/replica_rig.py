@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import cache_rig
+import pytest
 import pytest_asyncio
+from patience import until
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
@@ -17,23 +19,29 @@ from hasten.messages.cache import CACHE_LOOKUP, CACHE_PUT
 from hasten.messages.chat import CHAT, Chunk, Note, Ping
 from hasten.messages.follow import FOLLOW, Follow
 from hasten.nats_server import NatsServer
+from hasten.orchestrator import relay
 from hasten.orchestrator.lease import BUCKET
-from hasten.orchestrator.service import build
+from hasten.orchestrator.service import Orchestrator, build
 from hasten.orchestrator.settings import Settings
 from hasten.vectors.opening import store
 from loadtest.staleness.cable import Cable
 
 CLAIM_S = 20.0
-"""However busy the machine is, a bucket that is there counts as there."""
+"""However busy the machine is, a bucket that is there counts as there, and changes that are read as known."""
 ASK = {"messages": [{"role": "user", "content": "When does the tide rise?"}]}
+
+
+def patient(orchestrator: Orchestrator) -> Orchestrator:
+    """One that takes a machine which stands still for a while for nothing worse."""
+    orchestrator._leases._claim_s = orchestrator._freshness._lease_s = CLAIM_S
+    return orchestrator
 
 
 class Replica:
     """One orchestrator and its connection."""
 
     def __init__(self, bus: Bus, settings: Settings) -> None:
-        self.bus, self.unit = bus, build(settings, bus)
-        self.unit._leases._claim_s = CLAIM_S
+        self.bus, self.unit = bus, patient(build(settings, bus))
         self.dead = False
 
     @property
@@ -47,7 +55,7 @@ class Replica:
         return any(one.subject == CHAT.pattern for one in self.unit.service._hearing)
 
     async def hear(self, yes: bool) -> None:
-        """Lets it hear new requests, or leaves them to the others."""
+        """Lets it hear new requests, or leaves them to the others; what was sent to it before is still heard."""
         service = self.unit.service
         if yes and not self.hears:
             chat = next(one for one in service._heard if one.topic is CHAT)
@@ -56,8 +64,16 @@ class Replica:
         elif not yes and self.hears:
             chats = [one for one in service._hearing if one.subject == CHAT.pattern]
             service._hearing.remove(chats[0])
-            await chats[0].unsubscribe()
+            await chats[0].drain()  # type: ignore[no-untyped-call]
         await self.bus.flush()
+
+    async def settled(self) -> None:
+        """Returns when its flights have ended and their leases are free: the end of a flight begins the release a turn
+        later."""
+        await until(lambda: not self.unit._flights.all)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await self.unit._leases.close()
 
     async def die(self) -> None:
         """Takes its connection away, as the end of its process would, and then whatever it was at."""
@@ -164,10 +180,10 @@ def notes(events: list[Any]) -> dict[str, Any]:
     return {event.kind: event.data for event in events if isinstance(event, Note)}
 
 
-async def until(condition: Callable[[], Any], timeout_s: float = 20) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.005)
+@pytest.fixture
+def loyal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No follower takes a leader that is slow for a lost one, however busy the machine is."""
+    monkeypatch.setattr(relay, "SILENCE_S", 20.0)
 
 
 @pytest_asyncio.fixture
@@ -181,7 +197,7 @@ async def peers(bus: Bus) -> AsyncIterator[Scripted]:
 @pytest_asyncio.fixture
 async def replicas(nats_server: NatsServer, peers: Scripted) -> AsyncIterator[Replicas]:
     client = await Bus.connect(nats_server.url, name="client")
-    made = Replicas(nats_server, client, Settings(exact_wait_ms=20, silence_s=20))
+    made = Replicas(nats_server, client, Settings(exact_wait_ms=20, silence_s=20, again_s=0))
     yield made
     await made.close()
     await client.close()
@@ -204,7 +220,7 @@ def caching(bus: Bus, folder: Path, **settings: Any) -> contextlib.AbstractAsync
 @contextlib.asynccontextmanager
 async def running(server: NatsServer, count: int, **settings: Any) -> AsyncIterator[Replicas]:
     client = await Bus.connect(server.url)
-    made = Replicas(server, client, Settings(exact_wait_ms=20, **settings))
+    made = Replicas(server, client, Settings(**{"exact_wait_ms": 20, "again_s": 0, **settings}))
     try:
         for _ in range(count):
             await made.add()

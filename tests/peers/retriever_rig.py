@@ -1,7 +1,5 @@
 """What the retriever's tests stand on: a retriever over a real NATS and a real store, with faults to switch on."""
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +7,7 @@ from typing import Any
 
 from indexed_words import HashedWords, hashed
 from nats.aio.msg import Msg
+from patience import until
 
 from hasten.bus import Bus
 from hasten.changes.settings import Changes
@@ -19,8 +18,6 @@ from hasten.retriever.service import Retriever
 from hasten.retriever.settings import Settings
 from hasten.vectors.opening import store
 from hasten.vectors.store import IndexKind, Match, Point, StoreError, Vector, VectorStore, Where
-
-PATIENCE_S = 60.0
 
 
 class Faulty:
@@ -126,14 +123,6 @@ class Rig:
         reply = await self.ask(query, **fields)
         assert isinstance(reply, Retrieved), reply
         return reply.passages
-
-
-async def until(holds: Callable[[], Any]) -> None:
-    """Waits until it holds, patiently."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, "it never came true"
-        await asyncio.sleep(0.005)
 
 
 def vectors_for(url: str, folder: Path, *, keep: bool = False) -> Faulty:

@@ -1,9 +1,11 @@
 """Scripted peers for tests of one service: each stage answers what the test says, after the time the test says."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from patience import until
 
 from hasten.bus import Bus
 from hasten.chunks import split_text
@@ -35,17 +37,19 @@ PASSAGE = Passage(id="sea/tides#0", collection="sea", document="tides", text=ANS
 class Scripted:
     """All stages but the orchestrator, as services on a bus; `log` holds (stage, "began" | "ended") in order.
 
-    `delays` maps a stage to seconds. The cache refuses answers that ended for a reason in `refused`. `workers` names
-    the generators and `routed` holds fields of every route; `broken[worker]` is called with the call before the
-    worker's n-th chunk and may raise or wait. `better` is the worker of a better model; `answers` and `reasons` are
-    those of single workers, and `logprobs` how probable their words are to them. `added` turns go to every prompt. With
-    `thinks` the first three chunks are reasoning. `real` topics are left to services of the test's own.
+    `delays` maps a stage to seconds, and `waits` to what has to hold before it ends. The cache refuses answers that
+    ended for a reason in `refused`. `workers` names the generators and `routed` holds fields of every route;
+    `broken[worker]` is called with the call before the worker's n-th chunk and may raise or wait. `better` is the
+    worker of a better model; `answers` and `reasons` are those of single workers, and `logprobs` how probable their
+    words are to them. `added` turns go to every prompt. With `thinks` the first three chunks are reasoning. `real`
+    topics are left to services of the test's own.
     """
 
     def __init__(self, bus: Bus, *, workers: tuple[str, ...] = ("w1", "w2"), real: tuple[Topic, ...] = ()) -> None:
         self.bus, self.workers = bus, workers
         self.log: list[tuple[str, str]] = []
         self.delays: dict[str, float] = {}
+        self.waits: dict[str, Callable[[], bool]] = {}
         self.exact: CacheHit | None = None
         self.semantic: CacheHit | None = None
         self.entries: dict[str, CachePut] = {}
@@ -100,10 +104,16 @@ class Scripted:
         for service in (self.service, *self.worker_services.values()):
             await service.close()
 
+    def began(self, *stages: str) -> bool:
+        """Whether all of these have begun."""
+        return all((stage, "began") in self.log for stage in stages)
+
     async def _stage(self, name: str) -> None:
         self.log.append((name, "began"))
         try:
             await asyncio.sleep(self.delays.get(name, 0))
+            if name in self.waits:
+                await until(self.waits[name])
         finally:
             self.log.append((name, "ended"))
 

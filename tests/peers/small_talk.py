@@ -104,10 +104,3 @@ class Company:
         """Closes every service."""
         for service in self._services:
             await service.close()
-
-
-async def until(condition: Callable[[], Any], timeout_s: float = 20.0) -> None:
-    """Returns when the condition holds; raises TimeoutError otherwise."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.005)

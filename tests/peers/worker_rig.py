@@ -64,12 +64,6 @@ async def statuses_of(bus: Bus) -> list[Status]:
     return heard
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
 class Failing(SimEngine):
     """Fails with `error` after three words, once."""
 
@@ -81,6 +75,20 @@ class Failing(SimEngine):
             if sent == 3 and self.error is not None:
                 raise self.error
             sent += 1
+            yield event
+
+
+class Held(SimEngine):
+    """Notes the question of each generation, and answers none until `gate` is set."""
+
+    def __init__(self, model: Model, gate: asyncio.Event) -> None:
+        super().__init__(model)
+        self.gate, self.asked = gate, list[str]()
+
+    async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
+        self.asked.append(request.messages[-1].text)
+        await self.gate.wait()
+        async for event in super().generate(request_id, request):
             yield event
 
 

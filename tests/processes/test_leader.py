@@ -45,7 +45,7 @@ async def test_who_follows_a_lost_leader_reads_the_whole_answer_once(
     leader = await orchestrators.leader()
     (other,) = both - {leader}
     streams = [first]
-    while not (await orchestrators.reports())[other].get("leases", {}).get("followed"):
+    while not (await orchestrators.reports()).get(other, {}).get("leases", {}).get("followed"):
         streams.append(await bus.stream(CHAT, ASK, tenant="acme"))
     orchestrators.running[leader].signal(how)
     gate.open()

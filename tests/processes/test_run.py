@@ -55,6 +55,13 @@ class Process:
         async with asyncio.timeout(60):
             return (await self.process.stdout.readline()).decode()
 
+    async def says(self, words: str) -> None:
+        """Returns when a line on stderr has these words."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(60):
+            while words not in (line := (await self.process.stderr.readline()).decode()):
+                assert line, "it has ended"
+
     async def ended(self) -> tuple[int, str]:
         """Its exit code and what it said on stderr."""
         async with asyncio.timeout(60):
@@ -102,6 +109,19 @@ async def test_a_second_signal_ends_at_once_and_the_reader_hears_why(bus: Bus, w
     assert events[-1].code == "draining"
     code, _ = await worker.ended()
     assert code == 1
+
+
+async def test_an_end_without_a_server_is_no_good_end(config: Path, tmp_path: Path) -> None:
+    """What it wanted to say at last was not heard, so nobody may take it for drained."""
+    server = await NatsServer(tmp_path / "own").start()
+    worker = await Process.start("worker", "--nats", server.url, "--config", str(config))
+    assert await worker.ready()
+    await server.stop(kill=True)
+    await worker.says("connection: ")
+    worker.process.terminate()
+    code, said = await worker.ended()
+    assert code == 1
+    assert "never reached the server" in said
 
 
 async def test_metrics_are_exposed(nats_server: NatsServer, config: Path, tmp_path: Path) -> None:

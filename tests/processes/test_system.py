@@ -11,11 +11,13 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from hasten import keys
+from hasten.answered import Answered
 from hasten.bus import Bus
 from hasten.client import Hasten
 from hasten.embedder import export
@@ -122,10 +124,19 @@ async def test_every_replica_is_seen(hasten: Hasten) -> None:
     assert {name: services.count(name) for name in services} == REPLICAS
 
 
+async def remembered(hasten: Hasten, question: str, **options: Any) -> Answered:
+    """The answer from memory: a replica that was not let run for a second serves nothing for a moment."""
+    for _ in range(20):
+        if (answered := await hasten.ask(question, **options)).cache == "exact":
+            break
+    assert answered.cache == "exact"
+    return answered
+
+
 async def test_a_question_is_generated_once_and_then_remembered(system: System, hasten: Hasten) -> None:
     first = await hasten.ask("How do I return a parcel that I did not order?")
-    again = await hasten.ask("How do I return a parcel that I did not order?")
-    assert (first.cache, again.cache) == ("miss", "exact")
+    again = await remembered(hasten, "How do I return a parcel that I did not order?")
+    assert first.cache == "miss"
     assert first.text.split() == again.text.split() == ANSWER.split()
     async with Hasten.connect(system.server.url, tenant="globex") as other:
         assert (await other.ask("How do I return a parcel that I did not order?")).cache == "miss"
@@ -137,7 +148,7 @@ async def test_a_change_of_the_source_takes_the_answer_away(hasten: Hasten) -> N
     question = "What does it cost to return a lamp to the shop?"
     first = await hasten.ask(question, knowledge=["help"])
     assert [passage["document"] for passage in first.notes["sources"]["passages"]] == ["fees"]
-    assert (await hasten.ask(question, knowledge=["help"])).cache == "exact"
+    await remembered(hasten, question, knowledge=["help"])
     await hasten.change(Change(table="prices", key=7))
     await asyncio.sleep(1.1)
     assert (await hasten.ask(question, knowledge=["help"])).cache == "miss"
@@ -157,12 +168,14 @@ async def test_the_gateway_answers_who_has_a_key(system: System, hasten: Hasten)
     bus = await Bus.connect(system.server.url)
     key = await keys.create(bus, "acme")
     await bus.close()
-    await asyncio.sleep(1.2)
     body = {
         "model": "auto",
         "messages": [{"role": "user", "content": "Is there a shop in Bergen, and when is it open?"}],
     }
     url = f"{system.http}/v1/chat/completions"
+    async with asyncio.timeout(60):
+        while (await asyncio.to_thread(post, url, key, body))[0] == 401:
+            await asyncio.sleep(0.1)  # the gateway hears of a key a moment after it was made
     status, answer = await asyncio.to_thread(post, url, key, body)
     assert status == 200
     assert json.loads(answer)["choices"][0]["message"]["content"].split() == ANSWER.split()

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest_asyncio
-from small_talk import until
+from patience import until
 
 from hasten.bus import Bus
 from hasten.client import Hasten

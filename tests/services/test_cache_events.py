@@ -70,7 +70,7 @@ async def test_a_row_evicts_by_its_rules_and_for_its_tenant(bus: Bus, ruled: Cac
 
 
 async def test_a_second_pass_leaves_what_was_made_after_the_first(bus: Bus, ruled: Cache, acme: Caller) -> None:
-    """c8-15: the connector starts again and sends everything once more."""
+    """The connector starts again and sends everything once more."""
     events = [row(key, kind="shoes") for key in range(100)]
     for lsn, body in enumerate(events, start=1):
         body["source"] |= {"connector": "postgresql", "name": "shop", "lsn": lsn, "ts_ms": lsn}
@@ -90,7 +90,6 @@ async def test_a_second_pass_leaves_what_was_made_after_the_first(bus: Bus, rule
 async def test_a_row_that_is_too_large_is_refused_with_both_sizes_and_evicts_without_its_text(
     bus: Bus, ruled: Cache, acme: Caller
 ) -> None:
-    """c8-18"""
     await acme.put("k", tags=["prices:7,acme"])
     data = msgspec.json.encode(row(body="x" * 3_000_000))
     with pytest.raises(Failed) as failed:

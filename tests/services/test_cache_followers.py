@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from replica_rig import ASK, Replicas, events_of, peers, replicas, until
+from patience import until
+from replica_rig import ASK, Replicas, events_of, peers, replicas
 from scripted_peers import ANSWER, Scripted
 
 from hasten.codec import decode

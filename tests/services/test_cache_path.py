@@ -222,12 +222,15 @@ async def test_answers_given_under_a_system_text_go_with_it(rig: Rig) -> None:
 
 
 async def test_a_stored_answer_is_streamed_whole_with_its_reasoning_and_tool_calls(rig: Rig) -> None:
-    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    calls = [{"id": "", "type": "function", "function": {"name": name, "arguments": "{}"}} for name in ("f", "g")]
     words = " ".join(f"word{number}" for number in range(100))
-    usage = Usage(prompt_tokens=9, completion_tokens=70, completion_tokens_details={"reasoning_tokens": 8})
-    answer = Answer(
-        text=words, finish_reason="tool_calls", model="m", usage=usage, reasoning="think", tool_calls=[call]
+    usage = Usage(
+        prompt_tokens=9,
+        completion_tokens=70,
+        completion_tokens_details={"reasoning_tokens": 8},
+        prompt_tokens_details={"audio_tokens": 3},
     )
+    answer = Answer(text=words, finish_reason="tool_calls", model="m", usage=usage, reasoning="think", tool_calls=calls)
     print_ = fingerprint(parse_chat({"messages": [{"role": "user", "content": QUESTION}]}))
     put = CachePut(key=print_.key, partition=print_.partition, text=QUESTION, answer=answer)
     assert isinstance(await rig.hasten.bus.request(CACHE_PUT, put, tenant="acme"), Stored)
@@ -237,10 +240,12 @@ async def test_a_stored_answer_is_streamed_whole_with_its_reasoning_and_tool_cal
     assert "".join(chunk.reasoning for chunk in chunks) == "think"
     assert "".join(chunk.text for chunk in chunks) == words
     assert len([chunk for chunk in chunks if chunk.text]) > 1
-    assert [chunk.tool_calls for chunk in chunks if chunk.tool_calls] == [[call]]
+    numbered = [{"index": at, **call} for at, call in enumerate(calls)]
+    assert [chunk.tool_calls for chunk in chunks if chunk.tool_calls] == [numbered], "clients merge by the index alone"
     assert isinstance(done, Done)
     assert (done.finish_reason, done.cache, done.chunks) == ("tool_calls", "exact", len(chunks))
     assert done.usage.completion_tokens_details == {"reasoning_tokens": 8, "cached_tokens": 70}
+    assert (done.usage.cached_tokens, done.usage.prompt_tokens_details) == (9, {"audio_tokens": 3})
 
 
 async def test_the_usage_of_a_hit_has_the_first_counts_marked_as_cached(rig: Rig) -> None:

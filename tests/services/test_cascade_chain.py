@@ -35,7 +35,7 @@ async def client(bus: Bus, nats_server: NatsServer) -> AsyncIterator[Bus]:
         Scripted(bus, real=(ROUTE, GENERATE)),
         router_of(RouterSettings(gone_s=60), bus, models),
         *(worker_of(WorkerSettings(worker=one.slug, model=one.slug), bus, models) for one in models),
-        build(Settings(exact_wait_ms=20, cascade="hold"), bus),
+        build(Settings(exact_wait_ms=20, again_s=0, cascade="hold"), bus),
     ]
     for unit in units:
         await unit.start()

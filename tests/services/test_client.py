@@ -33,6 +33,13 @@ class Stub:
         self.service.answer(INVALIDATE, self._invalidate, limit=10)
 
     async def _chat(self, request: ChatRequest, call: Call) -> None:
+        try:
+            await self._answer(request, call)
+        except asyncio.CancelledError:
+            self.stopped.set()
+            raise
+
+    async def _answer(self, request: ChatRequest, call: Call) -> None:
         self.requests.append(request)
         words = request.messages[-1].text.split()
         await call.send(Note(kind="cache", data={"hit": None}))
@@ -41,11 +48,7 @@ class Stub:
         if words[0] == "fail":
             raise Failed("overloaded", "try later", retry_after_ms=5)
         if words[0] == "wait":
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                self.stopped.set()
-                raise
+            await asyncio.sleep(60)
         await call.send(Done(finish_reason="stop", chunks=len(words), cache="miss", model="echo"))
 
     async def _models(self, _: Models, __: Call) -> ModelList:

@@ -12,7 +12,8 @@ from hasten.worker.engines import Engine
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 CITY = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Paris"]}}, "required": ["city"]}
-TOOLS = [{"type": "function", "function": {"name": "weather", "description": "Tells it.", "parameters": CITY}}]
+WEATHER = {"name": "weather", "description": "Tells it.", "parameters": CITY, "strict": True}
+TOOLS = [{"type": "function", "function": WEATHER}]
 FORMATS: list[dict[str, Any]] = [
     {"type": "json_object"},
     {"type": "json_schema", "json_schema": {"name": "city", "schema": CITY}},

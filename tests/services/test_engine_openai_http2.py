@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from engine_rig import PATIENCE_S, asked, refused, text
 from h2_server import H2Server, certificate
+from patience import until
 
 from hasten.models import EngineConfig, Model
 from hasten.settings import SettingsError
@@ -51,12 +52,6 @@ async def make(server: H2Server, certificates: tuple[Path, Path]) -> AsyncIterat
         await one.close()
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():
-            await asyncio.sleep(0.005)
-
-
 async def test_connections_are_kept_one_for_each_that_runs_at_once(server: H2Server, make: MakeEngine) -> None:
     engine = await make()
     assert server.connections == 1
@@ -82,7 +77,7 @@ async def test_an_abort_stops_its_generation_and_no_other(server: H2Server, make
             await engine.abort("acme/goes")
             with pytest.raises(EngineError):
                 await anext(goes)
-        await _until(lambda: server.open_streams == 1)
+        await until(lambda: server.open_streams == 1)
         server.endless = False
         assert await text(engine, asked(), "acme/next") == "Hello"
         assert server.open_streams == 1
@@ -105,11 +100,11 @@ async def test_cancels_at_any_moment_leave_no_stream_and_no_connection(
         await asyncio.gather(task, return_exceptions=True)
     async with asyncio.timeout(PATIENCE_S):
         await engine.drain()
-    await _until(lambda: server.open_streams == 0)
+    await until(lambda: server.open_streams == 0)
     server.endless = False
     said = await asyncio.gather(*(text(engine, asked(), f"acme/after{at}") for at in range(SLOTS)))
     assert said == ["Hello"] * SLOTS
-    await _until(lambda: len(server.live) == SLOTS)
+    await until(lambda: len(server.live) == SLOTS)
 
 
 async def test_a_connection_that_the_server_has_ended_is_made_anew(server: H2Server, make: MakeEngine) -> None:

@@ -61,7 +61,9 @@ async def test_a_server_that_wants_a_pause_gets_it(upstream: Upstream, connect: 
     error = {} if header else {"message": "Rate limit reached. Please try again in 500ms."}
     upstream.scripts = [response("429 Too Many", {"error": error}, "retry-after: 0.5\r\n" if header else ""), WELL]
     engine = await connect()
+    assert engine.pause_ms == 0
     assert (await error_of(engine))[0].retry_after_ms == 500
+    assert engine.pause_ms <= 500
     while len(upstream.bodies) == 1:
         said = await _outcome(engine)
         if isinstance(said, EngineError):

@@ -1,7 +1,7 @@
 """A worker around every engine, on a real NATS server: cancels free what they held, and what is away is waited for."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from engine_rig import ENDLESS, PATIENCE_S, Kind, asked, vllm_process
 from model_server import ModelServer
 from nats.aio.msg import Msg
+from patience import until
 
 from hasten.bus import Bus
 from hasten.deadline import TENANT, now_ms
@@ -62,12 +63,6 @@ class Asking:
         return self.events[-1]
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(3 * PATIENCE_S):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
 async def test_a_cancel_in_line_in_decode_and_in_prefill_frees_what_it_held(bus: Bus, kind: Kind) -> None:
     model = kind.model(slots=1, **SLOW)
     async with _running(bus, model) as worker:
@@ -76,23 +71,23 @@ async def test_a_cancel_in_line_in_decode_and_in_prefill_frees_what_it_held(bus:
             return Asking(bus, model.slug, request_id, asked(words, **options))
 
         held = ask("held", **ENDLESS)
-        await _until(lambda: held.chunks > 0)
+        await until(lambda: held.chunks > 0)
         waiting = ask("waiting")
-        await _until(lambda: worker.status().queued == 1)
+        await until(lambda: worker.status().queued == 1)
         await waiting.cancel()
         assert (await waiting.ended()).code == "cancelled"
         assert (worker.status().queued, worker.status().active) == (0, 1)
 
         heir = ask("heir", max_tokens=1)
-        await _until(lambda: worker.status().queued == 1)
+        await until(lambda: worker.status().queued == 1)
         await held.cancel()
         assert (await held.ended()).code == "cancelled"
         assert isinstance(await heir.ended(), Done)
 
         held = ask("read", "Colours of the rainbow. " * 300, **ENDLESS)
-        await _until(lambda: worker.status().active == 1)
+        await until(lambda: worker.status().active == 1)
         heir = ask("next", max_tokens=1)
-        await _until(lambda: worker.status().queued == 1)
+        await until(lambda: worker.status().queued == 1)
         await held.cancel()
         assert (await held.ended()).code == "cancelled"
         assert isinstance(await heir.ended(), Done)
@@ -109,7 +104,7 @@ async def test_a_worker_says_that_it_starts_and_when_it_is_ready(bus: Bus, kind:
     await bus.subscribe(STATUS.narrowed(slug=model.slug), receive)
     await bus.flush()
     async with _running(bus, model):
-        await _until(lambda: bool(heard) and heard[-1].state == "ready")
+        await until(lambda: bool(heard) and heard[-1].state == "ready")
     states = [status.state for status in heard]
     assert states[0] == "starting"
     assert set(states[: states.index("ready")]) == {"starting"}
@@ -127,7 +122,7 @@ async def test_a_server_that_is_away_is_down_until_it_comes(bus: Bus, kind: Kind
         assert refused.code == "unavailable"
         assert refused.retry_after_ms
         await server.start()
-        await _until(lambda: worker.status().state == "ready")
+        await until(lambda: worker.status().state == "ready")
         assert isinstance(await Asking(bus, model.slug, "late", asked()).ended(), Done)
     await server.kill()
 
@@ -139,7 +134,7 @@ async def test_an_engine_that_dies_in_mid_stream_is_a_failure_and_comes_back(bus
     model = kind.model(**({"url": server.url} if server else {}))
     async with _running(bus, model) as worker:
         broken = Asking(bus, model.slug, "broken", asked(**ENDLESS))
-        await _until(lambda: broken.chunks > 0)
+        await until(lambda: broken.chunks > 0)
         await server.kill() if server else vllm_process().kill()
         failure = await broken.ended()
         assert isinstance(failure, Failure)
@@ -147,7 +142,7 @@ async def test_an_engine_that_dies_in_mid_stream_is_a_failure_and_comes_back(bus
         assert failure.tokens_sent == broken.chunks
         if server:
             await server.start()
-        await _until(lambda: worker.status().state == "ready")
+        await until(lambda: worker.status().state == "ready")
         assert isinstance(await Asking(bus, model.slug, "after", asked()).ended(), Done)
     if server:
         await server.kill()

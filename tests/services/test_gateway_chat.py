@@ -10,7 +10,7 @@ import openai
 import pytest
 import pytest_asyncio
 from nats.aio.msg import Msg
-from scripted_edge import HELLO, USAGE, Edge, chatters, edge, fails, say
+from scripted_edge import HELLO, USAGE, Edge, Script, chatters, edge, fails, say
 
 from hasten.bus import Bus
 from hasten.messages.chat import CHAT, Accepted, ChatRequest, Chunk, Done, Note
@@ -251,16 +251,36 @@ async def slow(_: ChatRequest, call: Call) -> None:
     await say(call, "late")
 
 
+async def pinged(made: Edge, script: Script, pings: int) -> tuple[int, str]:
+    """The status and the body of a stream whose script begins when its caller has had so many pings."""
+    begin, taken = asyncio.Event(), ""
+
+    async def waits(request: ChatRequest, call: Call) -> None:
+        await begin.wait()
+        await script(request, call)
+
+    made.script = waits
+    async with made.http.stream("POST", "/v1/chat/completions", json=STREAM) as response:
+        async for text in response.aiter_text():
+            taken += text
+            if taken.count(": ping\n") >= pings:
+                begin.set()
+    return response.status_code, taken
+
+
 async def test_silence_brings_comments_that_no_client_takes_for_an_event(bus: Bus) -> None:
+    async def late(_: ChatRequest, call: Call) -> None:
+        await say(call, "late")
+
     async with edge(bus, headers_s=0.1, ping_s=0.1) as made:
-        made.script = slow
-        response = await made.post(STREAM)
-        before, _, after = response.text.partition("data: ")
+        _, text = await pinged(made, late, 2)
+        before, _, after = text.partition("data: ")
         assert before.count(": ping\n") >= 2
         assert before.replace(": ping\n", "") == ""
         assert "\n\n" not in before
-        assert "id:" not in response.text.replace('"id":', "")
+        assert "id:" not in text.replace('"id":', "")
         assert "late" in after
+        made.script = slow
         async with made.openai() as client:
             stream = await client.chat.completions.create(
                 model="auto", messages=[{"role": "user", "content": "x"}], stream=True
@@ -269,15 +289,10 @@ async def test_silence_brings_comments_that_no_client_takes_for_an_event(bus: Bu
 
 
 async def test_a_failure_after_a_ping_is_an_error_frame(bus: Bus) -> None:
-    async def late_failure(request: ChatRequest, call: Call) -> None:
-        await asyncio.sleep(0.4)
-        await fails("upstream")(request, call)
-
     async with edge(bus, headers_s=0.1, ping_s=0.1) as made:
-        made.script = late_failure
-        response = await made.post(STREAM)
-        assert response.status_code == 200
-        error, end = events(response.text)
+        status, text = await pinged(made, fails("upstream"), 1)
+        assert status == 200
+        error, end = events(text)
         assert (error["error"]["code"], end) == ("upstream", "[DONE]")
 
 
@@ -289,13 +304,14 @@ async def test_pings_can_be_switched_off(bus: Bus) -> None:
         assert events(response.text)[-1] == "[DONE]"
 
 
-async def test_headers_are_held_for_a_first_token_that_comes_soon(made: Edge) -> None:
+async def test_headers_are_held_for_a_first_token_that_comes_soon(bus: Bus) -> None:
     async def fails_soon(request: ChatRequest, call: Call) -> None:
         await asyncio.sleep(0.5)
         await fails("upstream")(request, call)
 
-    made.script = fails_soon
-    assert (await made.post(STREAM)).status_code == 502
+    async with edge(bus, headers_s=30) as made:
+        made.script = fails_soon
+        assert (await made.post(STREAM)).status_code == 502
 
 
 async def test_a_fault_of_the_caller_never_reaches_nats(made: Edge, bus: Bus) -> None:

@@ -100,12 +100,9 @@ async def test_a_caller_that_leaves_stops_the_generation(made: Edge, body: dict[
     async with raw(made, body):
         await eventually(lambda: len(made.heard) == 1)
         await asyncio.sleep(0.05)
-        left_at = time.monotonic()
     await eventually(lambda: len(made.stopped) == 1)
-    took_s = time.monotonic() - left_at
     await eventually(lambda: made.gateway.report()["connections"] == 0)
     assert made.stopped == [made.heard[0][1].request_id]
-    assert took_s < 5
 
 
 async def test_a_request_that_is_given_up_in_the_same_breath_is_stopped(made: Edge, bus: Bus) -> None:
@@ -176,7 +173,7 @@ async def test_a_reader_that_stops_reading_is_cut_off_and_others_keep_pace(bus: 
                 for _ in range(20):
                     await anext(lines)
             await eventually(lambda: made.gateway.report()["connections"] <= 1)
-        assert made.gateway.report()["chats"] <= 1
+        await eventually(lambda: made.gateway.report()["chats"] <= 1)
 
 
 async def test_a_reader_that_closed_its_half_and_stops_reading_is_cut_off(bus: Bus) -> None:
@@ -228,9 +225,11 @@ async def test_a_reader_that_is_too_slow_gets_what_there_was_and_the_reason(bus:
 
 
 async def test_a_drain_finishes_what_was_begun_and_lets_nothing_in(made: Edge) -> None:
+    finish = asyncio.Event()
+
     async def takes_a_while(_: ChatRequest, call: Call) -> None:
         await call.send(Chunk(seq=0, text="begun"))
-        await asyncio.sleep(0.5)
+        await finish.wait()
         await call.send(Chunk(seq=1, text=" and finished"))
         await call.send(Done(finish_reason="stop", chunks=2))
 
@@ -242,6 +241,7 @@ async def test_a_drain_finishes_what_was_begun_and_lets_nothing_in(made: Edge) -
     with pytest.raises(httpx.ConnectError):
         async with httpx.AsyncClient(base_url=made.gateway.url) as late:
             await late.get("/healthz")
+    finish.set()
     await draining
     text, _, rest = content((await begun).content)
     assert (text, rest) == ("begun and finished", ["[DONE]"])
@@ -249,11 +249,15 @@ async def test_a_drain_finishes_what_was_begun_and_lets_nothing_in(made: Edge) -
 
 async def test_a_stop_tells_each_reader_why(made: Edge) -> None:
     made.script = chatters
-    reading = asyncio.ensure_future(made.post(STREAM))
-    await eventually(lambda: len(made.heard) == 1)
-    await asyncio.sleep(0.1)
-    await made.gateway.close()
-    text, _, rest = content((await reading).content)
+    body, closing = b"", None
+    async with made.http.stream("POST", "/v1/chat/completions", json=STREAM) as response:
+        async for part in response.aiter_bytes():
+            body += part
+            if b"1 " in body and closing is None:
+                closing = asyncio.ensure_future(made.gateway.close())
+    assert closing is not None
+    await closing
+    text, _, rest = content(body)
     assert text.startswith("0 1 ")
     assert rest == ["draining", "[DONE]"]
     await eventually(lambda: len(made.stopped) == 1)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from replica_rig import Replicas, until
+from patience import until
+from replica_rig import Replicas
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
@@ -66,7 +67,7 @@ async def house(nats_server: NatsServer, bus: Bus) -> AsyncIterator[House]:
     client, edge, work = [await Bus.connect(nats_server.url) for _ in range(3)]
     worker = build_worker(WorkerSettings(worker="w1"), work, [MODEL])
     await worker.start()
-    replicas = Replicas(nats_server, client, Settings(exact_wait_ms=5, grace_s=0.5))
+    replicas = Replicas(nats_server, client, Settings(exact_wait_ms=5, again_s=0, grace_s=0.5))
     for _ in range(2):
         await replicas.add()
     gateway = build_gateway(GatewaySettings(http="127.0.0.1:0"), edge)

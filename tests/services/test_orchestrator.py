@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
-from replica_rig import ASK, events_of, notes, peers, text, until
+from patience import until
+from replica_rig import ASK, Gate, events_of, notes, patient, peers, text
 from scripted_peers import ANSWER, PASSAGE, Scripted
 
 from hasten.bus import Bus
@@ -28,7 +29,7 @@ WITH_KNOWLEDGE = {**ASK, "knowledge": ["sea"]}
 
 @pytest_asyncio.fixture
 async def orchestrator(bus: Bus, peers: Scripted) -> AsyncIterator[Orchestrator]:
-    made = build(Settings(exact_wait_ms=20, silence_s=2.5, recent_s=60), bus)
+    made = patient(build(Settings(exact_wait_ms=20, silence_s=2.5, recent_s=60, again_s=0), bus))
     await made.start()
     yield made
     await made.drain()
@@ -67,10 +68,11 @@ async def test_a_miss_then_an_exact_hit(client: Bus, orchestrator: Orchestrator,
 async def test_retrieval_and_routing_start_before_the_lookup_by_meaning_ends(
     client: Bus, orchestrator: Orchestrator, peers: Scripted
 ) -> None:
-    peers.delays = {"semantic": 0.3, "retrieve": 0.3, "route": 0.3}
+    stages = ("semantic", "retrieve", "route")
+    peers.waits = dict.fromkeys(stages, lambda: peers.began(*stages))
     await ask(client, WITH_KNOWLEDGE)
-    first_end = min(peers.log.index((stage, "ended")) for stage in ("semantic", "retrieve", "route"))
-    began = [peers.log.index((stage, "began")) for stage in ("semantic", "retrieve", "route")]
+    first_end = min(peers.log.index((stage, "ended")) for stage in stages)
+    began = [peers.log.index((stage, "began")) for stage in stages]
     assert max(began) < first_end
     assert peers.log.index(("compress", "began")) > peers.log.index(("semantic", "ended"))
 
@@ -92,7 +94,7 @@ async def test_a_slow_exact_lookup_does_not_hold_the_embedding_and_still_wins(
     client: Bus, orchestrator: Orchestrator, peers: Scripted
 ) -> None:
     peers.exact = CacheHit(kind="exact", entry_id="e1", answer=Answer(text=ANSWER))
-    peers.delays = {"exact": 0.3, "route": 30.0}
+    peers.delays, peers.waits = {"route": 30.0}, {"exact": lambda: peers.began("embed")}
     events = await ask(client)
     assert events[-1].cache == "exact"
     assert peers.log.index(("embed", "began")) < peers.log.index(("exact", "ended"))
@@ -101,10 +103,13 @@ async def test_a_slow_exact_lookup_does_not_hold_the_embedding_and_still_wins(
 async def test_ten_identical_questions_are_one_generation(
     client: Bus, orchestrator: Orchestrator, peers: Scripted
 ) -> None:
-    peers.chunk_delay_s = 0.05
+    gate = Gate(peers, 3)
     sequence = await client.store(TENANT_CHANGE, Change(tags=["*"]), tenant="acme")
     await until(lambda: orchestrator._freshness.applied >= sequence)
-    answers = await asyncio.gather(*(ask(client) for _ in range(10)))
+    asking = asyncio.gather(*(ask(client) for _ in range(10)))
+    await until(lambda: len(orchestrator.service._calls) == 10)
+    gate.open()
+    answers = await asking
     assert [text(events) for events in answers] == [ANSWER] * 10
     assert len(peers.generated) == 1
     assert sorted(events[-1].cache for events in answers) == ["miss"] + ["shared"] * 9
@@ -124,13 +129,14 @@ async def test_tenants_and_users_never_share_a_generation(
 async def test_the_leaders_leaving_does_not_stop_its_followers(
     client: Bus, orchestrator: Orchestrator, peers: Scripted
 ) -> None:
-    peers.chunk_delay_s = 0.1
+    gate = Gate(peers, 3)
     leader = await client.stream(CHAT, ASK, tenant="acme", request_id="lead")
     await until(lambda: peers.generated)
     followers = [await client.stream(CHAT, ASK, tenant="acme", request_id=f"f{n}") for n in range(2)]
     await until(lambda: len(orchestrator.service._calls) == 3)
     for gone in (leader, followers[0]):
         await gone.aclose()
+    gate.open()
     rest = [event async for event in followers[1]]
     assert text(rest) == ANSWER
     assert (len(peers.generated), peers.cancelled) == (1, [])
@@ -139,7 +145,7 @@ async def test_the_leaders_leaving_does_not_stop_its_followers(
 async def test_the_last_reader_to_leave_stops_the_worker_and_nothing_is_stored(
     client: Bus, orchestrator: Orchestrator, peers: Scripted
 ) -> None:
-    peers.chunk_delay_s = 0.05
+    gate = Gate(peers, 3)
     stream = await client.stream(CHAT, ASK, tenant="acme")
     async for event in stream:
         if isinstance(event, Chunk):
@@ -148,13 +154,14 @@ async def test_the_last_reader_to_leave_stops_the_worker_and_nothing_is_stored(
     await until(lambda: peers.cancelled == ["w1"])
     await until(lambda: not orchestrator._flights.all)
     assert peers.puts == []
+    gate.open()
     assert text(await ask(client)) == ANSWER
 
 
 async def test_a_reader_whose_process_died_stops_the_worker(
     nats_server: NatsServer, orchestrator: Orchestrator, peers: Scripted
 ) -> None:
-    peers.chunk_delay_s = 0.1
+    Gate(peers, 3)
     doomed = await Bus.connect(nats_server.url)
     await doomed.stream(CHAT, ASK, tenant="acme")
     await until(lambda: peers.generated)
@@ -182,11 +189,13 @@ async def test_who_asks_while_an_abandoned_generation_ends_gets_a_new_one(
 async def test_a_request_with_time_does_not_join_one_that_is_about_to_end(
     client: Bus, orchestrator: Orchestrator, peers: Scripted
 ) -> None:
-    peers.chunk_delay_s = 0.1
-    hurried = asyncio.create_task(ask(client, {**ASK, "deadline_ms": 300}))
-    await until(lambda: peers.generated)
-    assert text(await ask(client)) == ANSWER
+    gate = Gate(peers, 3)
+    hurried = asyncio.create_task(ask(client, {**ASK, "deadline_ms": 2000}))
+    await until(lambda: peers.generated or hurried.done())
+    patient_one = asyncio.create_task(ask(client))
     assert (await hurried)[-1].code == "deadline"
+    gate.open()
+    assert text(await patient_one) == ANSWER
 
 
 async def test_another_model_gets_a_prompt_of_its_own(client: Bus, orchestrator: Orchestrator, peers: Scripted) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from replica_rig import ASK, events_of, notes, text, until
+from patience import until
+from replica_rig import ASK, events_of, notes, patient, text
 from scripted_peers import ANSWER, Scripted
 
 from hasten.bus import Bus
@@ -32,7 +33,7 @@ class Rig:
         self.made: list[Orchestrator] = []
 
     async def orchestrator(self, hedge_share: float = 1.0) -> Orchestrator:
-        made = build(Settings(exact_wait_ms=20, hedge_share=hedge_share), self.bus)
+        made = patient(build(Settings(exact_wait_ms=20, again_s=0, hedge_share=hedge_share), self.bus))
         self.made.append(made)
         await made.start()
         return made

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from replica_rig import ASK, Gate, Replicas, events_of, first_chunk, notes, peers, replicas, text, until
+from patience import until
+from replica_rig import ASK, Gate, Replicas, events_of, first_chunk, notes, peers, replicas, text
 from scripted_peers import PASSAGE, Scripted
 
 from hasten.messages.change import CHANGE, Change
@@ -253,15 +254,18 @@ async def test_a_dependency_that_turns_out_to_have_changed_before_the_follower_c
     """The passages of the leader are read before the change, their tags known only after the follower has joined."""
     one, other = await replicas.add(), await replicas.add()
     peers.passages = [PASSAGE]
-    peers.delays = {"retrieve": 0.5}
+    retrieved = asyncio.Event()
+    peers.waits = {"retrieve": retrieved.is_set}
     old = await replicas.stream(one, WITH_KNOWLEDGE)
     await until(lambda: ("retrieve", "began") in peers.log)
     sequence = await replicas.client.store(CHANGE, Change(tags=["document:sea/tides"]), source="shop")
     for replica in (one, other):
         await until(lambda replica=replica: replica.unit._freshness.applied >= sequence)  # type: ignore[misc]
     peers.read_seq = sequence
-    late = await replicas.ask(one if where == "here" else other, WITH_KNOWLEDGE)
-    first = await events_of(old)
+    asking = asyncio.create_task(replicas.ask(one if where == "here" else other, WITH_KNOWLEDGE))
+    await until(lambda: [flight.readers for flight in one.unit._flights.all] == [2])
+    retrieved.set()
+    late, first = await asyncio.gather(asking, events_of(old))
     assert notes(first)["cache"]["reason"] == "stale"
     assert (text(late), len(peers.generated)) == (peers.answer, 2)
     assert notes(late)["cache"].get("reason") is None

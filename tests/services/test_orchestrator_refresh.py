@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from patience import until
 from replica_rig import (
     ASK,
     Gate,
@@ -15,12 +16,12 @@ from replica_rig import (
     caching,
     events_of,
     half_scripted,
+    loyal,
     notes,
     peers,
     replicas,
     running,
     text,
-    until,
 )
 from scripted_peers import Scripted
 
@@ -37,7 +38,8 @@ from hasten.service import Call
 from hasten.worker.service import Worker, build
 from hasten.worker.settings import Settings as WorkerSettings
 
-__all__ = ["half_scripted", "peers", "replicas"]
+__all__ = ["half_scripted", "loyal", "peers", "replicas"]
+pytestmark = pytest.mark.usefixtures("loyal")
 ENDING = CacheHit(kind="exact", entry_id="e1", answer=Answer(text="old"), age_s=3599, lives_s=1)
 
 
@@ -91,8 +93,8 @@ async def test_a_memory_of_an_older_answer_starts_no_second_refresh(replicas: Re
     one, other = await pair(replicas)
     peers.exact = ENDING
     await replicas.ask(one)
-    await until(lambda: peers.puts and not one.unit._flights.all)
-    await one.unit._leases.close()
+    await until(lambda: peers.puts)
+    await one.settled()
     peers.entries.clear()
     assert text(await replicas.ask(other)) == "old"
     await until(lambda: not other.unit._refresher._tasks)
@@ -112,7 +114,7 @@ async def test_a_refresh_that_fails_is_not_repeated_at_once_and_the_old_answer_s
     for replica in (one, other, one, other):
         assert text(await replicas.ask(replica)) == "old"
         await until(lambda: not one.unit._refresher._tasks and not other.unit._refresher._tasks)
-        await one.unit._leases.close()
+        await one.settled()
     assert (len(peers.generated), peers.puts) == (1, [])
 
 
@@ -156,6 +158,7 @@ async def test_an_expired_answer_is_served_while_one_is_made_only_where_the_oper
         await until(lambda: not one.unit._flights.all and not other.unit._flights.all)
         assert len(peers.generated) == 2
         assert text(await replicas.ask(other, body)) == peers.answer
+        await until(lambda: not any(one.unit._flights.all or one.unit._refresher._tasks for one in replicas.all))
         await asyncio.sleep(0.5)
         assert (await replicas.ask(one, patient))[-1].cache == "miss", "never beyond the caller's own limit"
         await until(lambda: not one.unit._flights.all)
@@ -191,7 +194,6 @@ async def slow_worker(bus: Bus) -> AsyncIterator[Worker]:
 async def test_after_a_truncate_two_hundred_askers_cost_one_generation_for_each_question(
     nats_server: NatsServer, bus: Bus, slow_worker: Worker, tmp_path: Path
 ) -> None:
-    """Cases c2-15 and c8-17."""
     peers = Scripted(bus, workers=("w1",), real=(CACHE_LOOKUP, CACHE_PUT, GENERATE))
     await peers.start()
     bodies = [
@@ -209,7 +211,8 @@ async def test_after_a_truncate_two_hundred_askers_cost_one_generation_for_each_
         await until(lambda: min(replica.unit._freshness.applied for replica in replicas.all) >= sequence)
         streams = [await replicas.client.stream(CHAT, bodies[at % QUESTIONS], tenant="acme") for at in range(ASKERS)]
         answers = await asyncio.gather(*(events_of(stream) for stream in streams))
-        assert [type(events[-1]) for events in answers] == [Done] * ASKERS, "nobody was turned away"
+        ends = [events[-1] for events in answers]
+        assert [end for end in ends if not isinstance(end, Done)] == [], "nobody was turned away"
         assert (endpoint.num_requests, endpoint.num_errors) == (2 * QUESTIONS, 0)
         sources = [events[-1].cache for events in answers]
         assert sources.count("miss") == QUESTIONS

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from patience import until
 from scripted_peers import Scripted
-from small_talk import until
 
 from hasten.bus import Bus
 from hasten.codec import decode
@@ -24,7 +24,7 @@ ASK: dict[str, Any] = {"messages": [{"role": "user", "content": "When does the t
 async def peers(bus: Bus) -> AsyncIterator[Scripted]:
     made = Scripted(bus)
     await made.start()
-    orchestrator = build(Settings(), bus)
+    orchestrator = build(Settings(again_s=0), bus)
     await orchestrator.start()
     yield made
     await orchestrator.drain()
@@ -65,7 +65,7 @@ async def test_an_answer_is_an_attempt_and_a_hit_is_none(bus: Bus, peers: Script
 async def test_a_failure_that_another_worker_made_up_for_is_told(
     bus: Bus, peers: Scripted, told: list[Attempted]
 ) -> None:
-    """c5-07: else a model that fails fast and always looks as if it had never been asked."""
+    """Else a model that fails fast and always looks as if it had never been asked."""
 
     async def fails(*_: Any) -> None:
         raise Failed("upstream", "out of order")
@@ -110,7 +110,7 @@ async def test_a_silence_while_the_server_was_away_is_not_the_workers_fault(
     nats_server: NatsServer, bus: Bus, peers: Scripted, told: list[Attempted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else an outage of NATS opens the breaker of every worker, and a model with one worker has none to go on with."""
-    monkeypatch.setattr("hasten.bus.LATE_REPLY_S", 600.0)
+    monkeypatch.setattr("hasten.outage.LATE_REPLY_S", 600.0)
     lost: list[int] = []
 
     async def is_lost(seq: int, *_: Any) -> None:

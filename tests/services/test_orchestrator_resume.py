@@ -4,7 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from replica_rig import ASK, Gate, Replica, Replicas, events_of, peers, replicas, running, until
+from patience import until
+from replica_rig import ASK, Gate, Replica, Replicas, events_of, peers, replicas, running
 from scripted_peers import PASSAGE, Scripted
 
 from hasten.bus import Bus
@@ -268,7 +269,7 @@ async def test_nobody_to_go_on_is_said_with_what_was_sent(replicas: Replicas, pe
 async def test_a_server_that_is_away_in_mid_stream_costs_a_pause_or_a_typed_error(
     nats_server: NatsServer, peers: Scripted
 ) -> None:
-    """c4-21: whatever was under way when the connections broke, nothing comes twice, in disorder or with a gap."""
+    """Whatever was under way when the connections broke, nothing comes twice, in disorder or with a gap."""
     peers.answer = ANSWER
     async with running(nats_server, 1, silence_s=1.0) as replicas:
         gate, reading = Gate(peers, 5), Reading(replicas.client)

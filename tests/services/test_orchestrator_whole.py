@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from replica_rig import Gate, caching, events_of, first_chunk, half_scripted, running, text, until
+from patience import until
+from replica_rig import Gate, caching, events_of, first_chunk, half_scripted, loyal, running, text
 from scripted_peers import ANSWER, Scripted
 
 from hasten.bus import Bus
@@ -13,14 +14,15 @@ from hasten.messages.failure import Failure
 from hasten.nats_server import NatsServer
 from hasten.service import Call
 
-__all__ = ["half_scripted"]
+__all__ = ["half_scripted", "loyal"]
+pytestmark = pytest.mark.usefixtures("loyal")
 
 
 @pytest.mark.parametrize("upstream", ["refuses", "breaks", "says nothing"])
 async def test_nothing_is_stored_of_an_upstream_that_fails(
     nats_server: NatsServer, bus: Bus, half_scripted: Scripted, tmp_path: Path, upstream: str
 ) -> None:
-    """Case c2-17: an error at once, an error in the stream, and an end without a token; then the upstream is well."""
+    """An error at once, an error in the stream, and an end without a token; then the upstream is well."""
     peers = half_scripted
 
     async def fails(seq: int, call: Call) -> None:
@@ -51,7 +53,7 @@ async def test_nothing_is_stored_of_an_upstream_that_fails(
 async def test_what_its_readers_have_left_in_mid_stream_is_not_served_to_the_next(
     nats_server: NatsServer, bus: Bus, half_scripted: Scripted, tmp_path: Path
 ) -> None:
-    """Case c2-07, with the readers at two replicas."""
+    """With the readers at two replicas."""
     peers, gate = half_scripted, Gate(half_scripted, 1)
     async with caching(bus, tmp_path), running(nats_server, 2) as replicas:
         one, other = replicas.all

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from indexed_words import hashed
-from retriever_rig import running, until
+from patience import until
+from retriever_rig import running
 
 from hasten.bus import Bus
 from hasten.messages.change import CHANGE, STREAM, Change

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from retriever_rig import until
+from patience import until
 
 from hasten.bus import Bus
 from hasten.embedder import export

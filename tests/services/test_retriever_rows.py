@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from indexed_words import HashedWords
 from nats.js.errors import NotFoundError
-from retriever_rig import Rig, running, until
+from patience import until
+from retriever_rig import Rig, running
 
 from hasten.bus import Bus
 from hasten.changes import DocumentRule, Rules, TableRule

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from retriever_rig import running, until, vectors_for
+from patience import until
+from retriever_rig import running, vectors_for
 
 from hasten.bus import Bus
 from hasten.changes import DocumentRule, Rules, TableRule

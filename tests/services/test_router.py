@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest_asyncio
+from patience import until
 from router_rig import EASY, HARD, Attempts, Workers, ask, figures, samples
-from small_talk import until
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
@@ -141,7 +141,7 @@ async def test_excluded_workers_are_not_chosen(bus: Bus, router: Router, workers
 async def test_measured_latencies_move_the_choice_and_hits_do_not(
     bus: Bus, router: Router, workers: Workers, attempts: Attempts
 ) -> None:
-    """c2-19: a hit says nothing of the model that once made the answer."""
+    """A hit says nothing of the model that once made the answer."""
     await workers.say("small", "s1")
     await workers.say("large", "l1")
     hit = Finished(source="o1", seq=1, request_id="r1", outcome="done", slug="small", cache="exact", ttft_ms=9000.0)
@@ -158,7 +158,7 @@ async def test_measured_latencies_move_the_choice_and_hits_do_not(
 
 
 async def test_failing_fast_does_not_look_good(bus: Bus, router: Router, workers: Workers, attempts: Attempts) -> None:
-    """c5-07: also when each request was answered by another model in the end."""
+    """Also when each request was answered by another model in the end."""
     await workers.say("small", "s1")
     await workers.say("large", "l1")
     await attempts.say(30, "small", outcome="upstream", total_ms=2.0)

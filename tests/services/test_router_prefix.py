@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest_asyncio
+from patience import until
 from router_rig import Attempts, Workers, ask, figures
-from small_talk import until
 
 from hasten.bus import Bus
 from hasten.messages.chat import ChatRequest, Turn

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
+from patience import until
 from router_rig import Attempts, Workers, ask, figures, samples
-from small_talk import until
 
 from hasten.bus import Bus
 from hasten.messages.attempt import ATTEMPTED
@@ -153,7 +153,7 @@ async def test_without_jetstream_a_replica_starts_and_learns_from_what_it_hears(
 
 
 async def test_a_burst_sends_few_probes_to_what_nobody_knows(bus: Bus, start: Start) -> None:
-    """c5-07, over replicas: a probe that one has sent is counted by all, until its attempt has ended."""
+    """Over replicas: a probe that one has sent is counted by all, until its attempt has ended."""
     policy = Settings(gone_s=600, probe_share=1.0, max_probes=2, probe_s=600, learn_s=60)
     replicas = [await start(policy), await start(policy)]
     attempts = Attempts(bus)

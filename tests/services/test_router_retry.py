@@ -1,10 +1,10 @@
-"""A request that failed and is asked again under its id goes to another model or worker, where there is one (c5-04)."""
+"""A request that failed and is asked again under its id goes to another model or worker, where there is one."""
 
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
+from patience import until
 from router_rig import EASY, Attempts, Workers
-from small_talk import until
 
 from hasten.bus import Bus
 from hasten.messages.route import ROUTE, Route, Routed

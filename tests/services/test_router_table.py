@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from patience import until
 from router_rig import EASY, HARD, Attempts, Workers, ask, figures, listed, samples
-from small_talk import until
 
 from hasten.bus import Bus
 from hasten.models import ModelTable, model_table

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest_asyncio
+from patience import until
 from router_rig import EASY, Attempts, Workers, ask, figures, samples
-from small_talk import until
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
@@ -57,21 +57,21 @@ async def shares(bus: Bus, count: int = 60) -> Counter[str]:
 
 
 async def test_a_model_that_hangs_loses_its_share_before_any_request_has_ended(bus: Bus, start: Start) -> None:
-    """c5-08: the age of what is in flight is a lower bound of the latency."""
+    """The age of what is in flight is a lower bound of the latency."""
     router = await start()
     attempts = Attempts(bus)
     await attempts.say(40, "a", ttft_ms=200.0)
     await attempts.say(40, "b", ttft_ms=210.0)
     await until(lambda: (samples(router, "a"), samples(router, "b")) == (40, 40))
     assert min((await shares(bus)).values()) > 10, "near-equals are spread"
-    await Workers(bus).say("a", "a-1", started_ms=2, slots=500, active=3, oldest_ms=2500.0)
+    await Workers(bus).say("a", "a-1", started_ms=2, slots=500, active=3, oldest_ms=2500.0, late_ms=2400.0)
     await until(lambda: router.report()["models"][0]["each"][0].get("oldest_ms") == 2500)
     assert await shares(bus) == {"b": 60}
     assert samples(router, "a") == 40, "and none has ended"
 
 
 async def test_a_slow_starter_with_long_answers_does_not_look_fast(bus: Bus, start: Start) -> None:
-    """c5-05: by time per token `b` would win."""
+    """By time per token `b` would win."""
     router = await start()
     attempts = Attempts(bus)
     await attempts.say(40, "a", ttft_ms=700.0, total_ms=900.0)
@@ -81,7 +81,7 @@ async def test_a_slow_starter_with_long_answers_does_not_look_fast(bus: Bus, sta
 
 
 async def test_what_was_measured_hours_ago_is_unknown_again_and_gets_a_few_probes(bus: Bus, start: Start) -> None:
-    """c5-06: samples age out by time, and whatever became healthy again is noticed."""
+    """Samples age out by time, and whatever became healthy again is noticed."""
     router = await start(probe_share=0.05, max_probes=2, probe_s=900)
     attempts = Attempts(bus)
     await attempts.say(40, "a", ttft_ms=400.0)
@@ -94,7 +94,7 @@ async def test_what_was_measured_hours_ago_is_unknown_again_and_gets_a_few_probe
 
 
 async def test_two_long_prompts_go_to_different_workers(bus: Bus, start: Start) -> None:
-    """c5-17: what counts is the work that waits, not how many requests do."""
+    """What counts is the work that waits, not how many requests do."""
     await start()
     await Workers(bus).say("a", "a-2", slots=500)
     long = [(await ask(bus, model="a", prompt_tokens=21_000)).worker for _ in range(2)]
@@ -102,7 +102,7 @@ async def test_two_long_prompts_go_to_different_workers(bus: Bus, start: Start) 
 
 
 async def test_what_fails_fast_is_no_longer_asked_and_what_was_shown_says_why(bus: Bus, start: Start) -> None:
-    """c5-07: failures are slow samples, and they open the breaker."""
+    """Failures are slow samples, and they open the breaker."""
     router = await start()
     await fails(bus, router, "a", back_in_s=500)
     assert await shares(bus, 20) == {"b": 20}
@@ -115,7 +115,7 @@ async def test_what_fails_fast_is_no_longer_asked_and_what_was_shown_says_why(bu
 
 
 async def test_when_all_cool_down_the_soonest_to_be_back_is_a_field(bus: Bus, start: Start) -> None:
-    """c5-10: at once, where it would be too long to wait."""
+    """At once, where it would be too long to wait."""
     router = await start()
     await fails(bus, router, "a", back_in_s=500)
     await fails(bus, router, "b", back_in_s=300)
@@ -127,10 +127,20 @@ async def test_when_all_cool_down_the_soonest_to_be_back_is_a_field(bus: Bus, st
 
 
 async def test_a_request_waits_for_the_first_to_be_back_if_that_is_soon(bus: Bus, start: Start) -> None:
-    """c5-12: 3 s would be well within its deadline of 8."""
+    """3 s would be well within its deadline of 8."""
     router = await start(wait_ms=60_000)
     await fails(bus, router, "a", back_in_s=500)
     await fails(bus, router, "b", back_in_s=1.5)
+    routed = await ask(bus)
+    assert isinstance(routed, Routed)
+    assert routed.model == "b"
+
+
+async def test_a_pause_that_a_worker_was_asked_for_is_waited_for_like_any_other(bus: Bus, start: Start) -> None:
+    router = await start(wait_ms=60_000)
+    for slug, pause_ms in (("b", 1500.0), ("a", 400_000.0)):
+        await Workers(bus).say(slug, f"{slug}-1", seq=9, slots=500, pause_ms=pause_ms)
+    await until(lambda: router.report()["models"][0]["each"][0].get("cooling_ms", 0) > 0)
     routed = await ask(bus)
     assert isinstance(routed, Routed)
     assert routed.model == "b"

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worker_rig import QUESTION, ask, model_of, running, statuses_of, until
+from patience import until
+from worker_rig import QUESTION, Failing, Held, ask, model_of, running, statuses_of
 
 from hasten.bus import Bus
 from hasten.deadline import TENANT
@@ -14,7 +15,7 @@ from hasten.messages.chat import CANCEL, Accepted, Done, Nothing
 from hasten.messages.generate import GENERATE, Generate
 from hasten.models import EngineConfig, Model
 from hasten.settings import SettingsError
-from hasten.worker.engines import Delta, End
+from hasten.worker.engines import Delta, End, EngineError
 from hasten.worker.engines.sim import SimEngine
 from hasten.worker.service import build
 from hasten.worker.settings import Settings
@@ -50,7 +51,7 @@ async def test_defaults_of_the_model_reach_the_engine(bus: Bus) -> None:
 
 
 async def test_cancel_by_request_id_stops_the_engine_and_frees_the_slot(bus: Bus) -> None:
-    model = model_of(slots=1, sim_decode_per_s=20)
+    model = model_of(slots=1, sim_decode_per_s=20, sim_answer="word " * 400)
     engine = SimEngine(model)
     async with running(bus, model, lambda: engine) as worker:
         task = asyncio.create_task(ask(bus))
@@ -68,7 +69,8 @@ async def test_cancel_by_request_id_stops_the_engine_and_frees_the_slot(bus: Bus
 
 
 async def test_cancel_in_the_line_leaves_the_line(bus: Bus) -> None:
-    async with running(bus, model_of(slots=1, sim_decode_per_s=20)) as worker:
+    model, gate = model_of(slots=1), asyncio.Event()
+    async with running(bus, model, lambda: Held(model, gate)) as worker:
         first = asyncio.create_task(ask(bus))
         await until(lambda: worker.status().active == 1)
         second = asyncio.create_task(ask(bus, request_id="r2"))
@@ -76,6 +78,7 @@ async def test_cancel_in_the_line_leaves_the_line(bus: Bus) -> None:
         await bus.publish(CANCEL, Nothing(), tenant="acme", request_id="r2")
         assert (await second)[-1].code == "cancelled"
         assert worker.status().queued == 0
+        gate.set()
         assert isinstance((await first)[-1], Done)
 
 
@@ -107,16 +110,36 @@ async def test_status_numbers_itself_and_tells_each_state(bus: Bus) -> None:
 
 async def test_a_drain_is_announced_first_and_finishes_what_was_accepted(bus: Bus) -> None:
     heard = await statuses_of(bus)
-    async with running(bus, model_of(slots=1, sim_decode_per_s=100)) as worker:
+    model, gate = model_of(slots=1), asyncio.Event()
+    async with running(bus, model, lambda: Held(model, gate)) as worker:
         tasks = [asyncio.create_task(ask(bus, request_id=f"r{at}")) for at in range(3)]
         await until(lambda: worker.status().queued == 2)
         draining = asyncio.create_task(worker.drain())
         await until(lambda: any(status.state == "draining" for status in heard))
         assert not draining.done()
+        gate.set()
         assert all(isinstance(events[-1], Done) for events in await asyncio.gather(*tasks))
         await draining
         (refused,) = await ask(bus, request_id="late")
         assert refused.code == "unavailable"
+
+
+async def test_a_pause_that_its_engine_is_asked_for_is_told_at_once(bus: Bus) -> None:
+    class Paused(Failing):
+        pause_ms = 0.0
+
+        async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
+            self.pause_ms = 7000.0
+            raise EngineError("overloaded", "later", retry_after_ms=7000)
+            yield End(finish_reason="stop")
+
+    heard, model = await statuses_of(bus), model_of()
+    async with running(bus, model, lambda: Paused(model)):
+        await until(lambda: any(status.state == "ready" for status in heard))
+        assert {status.pause_ms for status in heard} == {0.0}
+        (*_, refused) = await ask(bus)
+        assert (refused.code, refused.retry_after_ms) == ("overloaded", 7000)
+        await until(lambda: heard[-1].pause_ms == 7000)
 
 
 async def test_unsupported_options_are_refused_before_they_are_accepted(bus: Bus) -> None:

@@ -1,24 +1,23 @@
 """The line of a worker on a real NATS server: who is admitted, who is refused and when to come back."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 from typing import Any
 
-from worker_rig import QUESTION, ask, model_of, running, until
+from patience import until
+from worker_rig import QUESTION, Held, ask, model_of, running
 
 from hasten.bus import Bus
 from hasten.deadline import TENANT
 from hasten.messages.chat import Accepted, Done, Turn
 from hasten.messages.failure import Failure
 from hasten.messages.generate import GENERATE, Generate
-from hasten.models import Model
-from hasten.worker.engines import Delta, End
 from hasten.worker.engines.sim import SimEngine
 from hasten.worker.service import Worker
 
 
 async def test_a_full_line_says_overloaded_with_a_time_to_come_back(bus: Bus) -> None:
-    async with running(bus, model_of(slots=1, queue=1, sim_decode_per_s=20)) as worker:
+    model, gate = model_of(slots=1, queue=1), asyncio.Event()
+    async with running(bus, model, lambda: Held(model, gate)) as worker:
         tasks = []
         for at in range(2):
             tasks.append(asyncio.create_task(ask(bus, request_id=f"r{at}")))
@@ -30,12 +29,14 @@ async def test_a_full_line_says_overloaded_with_a_time_to_come_back(bus: Bus) ->
         assert isinstance(refused, Failure)
         assert refused.code == "overloaded"
         assert refused.retry_after_ms
+        gate.set()
         for task in tasks:
             assert isinstance((await task)[-1], Done)
 
 
 async def test_who_waits_in_line_hears_that_it_is_accepted(bus: Bus) -> None:
-    async with running(bus, model_of(slots=1, sim_decode_per_s=20)) as worker:
+    model = model_of(slots=1)
+    async with running(bus, model, lambda: Held(model, asyncio.Event())) as worker:
         first = asyncio.create_task(ask(bus))
         await until(lambda: worker.status().active == 1)
         stream = await bus.stream(GENERATE, QUESTION, slug="sim-one", worker="w1", headers={TENANT: "acme"})
@@ -46,20 +47,24 @@ async def test_who_waits_in_line_hears_that_it_is_accepted(bus: Bus) -> None:
 
 
 async def test_expired_requests_are_dropped_before_they_cost_anything(bus: Bus) -> None:
-    model = model_of(slots=1, sim_decode_per_s=50, sim_answer="one two three four five")
-    engine = SimEngine(model)
+    model, gate = model_of(slots=1, sim_answer="one two three four five"), asyncio.Event()
+    engine = Held(model, gate)
     async with running(bus, model, lambda: engine) as worker:
         first = asyncio.create_task(ask(bus))
         await until(lambda: worker.status().active == 1)
         late = await asyncio.gather(*(ask(bus, request_id=f"late{at}", ms=30) for at in range(5)))
         assert [events[-1].code for events in late] == ["deadline"] * 5
+        gate.set()
         assert isinstance((await first)[-1], Done)
         assert engine.generated == 5
 
 
 async def test_a_line_that_cannot_be_in_time_is_refused_at_once(bus: Bus) -> None:
-    async with running(bus, model_of(slots=1, sim_decode_per_s=4, sim_answer="a b c d")) as worker:
+    model, gate = model_of(slots=1, sim_decode_per_s=4, sim_answer="a b c d"), asyncio.Event()
+    async with running(bus, model, lambda: Held(model, gate)) as worker:
+        gate.set()
         await ask(bus, request_id="measured")
+        gate.clear()
         tasks = [asyncio.create_task(ask(bus, request_id=f"r{at}")) for at in range(6)]
         await until(lambda: worker.status().queued == 5)
         (refused,) = await ask(bus, request_id="hurry", ms=2000)
@@ -67,20 +72,6 @@ async def test_a_line_that_cannot_be_in_time_is_refused_at_once(bus: Bus) -> Non
         assert refused.code == "deadline" or refused.retry_after_ms > 0
         for task in tasks:
             task.cancel()
-
-
-class _Held(SimEngine):
-    """Notes the question of each generation, and answers none until `gate` is set."""
-
-    def __init__(self, model: Model, gate: asyncio.Event) -> None:
-        super().__init__(model)
-        self.gate, self.asked = gate, list[str]()
-
-    async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
-        self.asked.append(request.messages[-1].text)
-        await self.gate.wait()
-        async for event in super().generate(request_id, request):
-            yield event
 
 
 def _asks(text: str, priority: int = 0) -> Generate:
@@ -100,7 +91,7 @@ async def _fill(bus: Bus, worker: Worker, questions: list[tuple[str, str, int]])
 
 async def test_a_tenant_with_many_in_line_does_not_delay_the_first_of_another(bus: Bus) -> None:
     model, gate = model_of(slots=1, queue=100), asyncio.Event()
-    engine = _Held(model, gate)
+    engine = Held(model, gate)
     async with running(bus, model, lambda: engine) as worker:
         tasks = await _fill(bus, worker, [("greedy", f"g{at}", 10) for at in range(40)])
         tasks += await _fill(bus, worker, [("modest", "m", 0)])
@@ -111,7 +102,7 @@ async def test_a_tenant_with_many_in_line_does_not_delay_the_first_of_another(bu
 
 async def test_priority_goes_before_arrival_within_a_tenant(bus: Bus) -> None:
     model, gate = model_of(slots=1, queue=100), asyncio.Event()
-    engine = _Held(model, gate)
+    engine = Held(model, gate)
     async with running(bus, model, lambda: engine) as worker:
         given = [("acme", "first", 0), ("acme", "low", -10), ("acme", "plain", 0), ("acme", "high", 10)]
         tasks = await _fill(bus, worker, given)
@@ -122,7 +113,7 @@ async def test_priority_goes_before_arrival_within_a_tenant(bus: Bus) -> None:
 
 async def test_one_tenant_cannot_fill_the_line(bus: Bus) -> None:
     model, gate = model_of(slots=1, queue=8), asyncio.Event()
-    async with running(bus, model, lambda: _Held(model, gate)) as worker:
+    async with running(bus, model, lambda: Held(model, gate)) as worker:
         tasks = await _fill(bus, worker, [("greedy", f"g{at}", 0) for at in range(7)])
         (refused,) = await ask(bus, _asks("more"), "more", tenant="greedy")
         assert refused.code == "overloaded"
@@ -145,9 +136,9 @@ async def test_a_prompt_that_takes_longer_than_the_deadline_is_refused_even_with
 
 
 async def test_who_has_waited_too_long_for_an_answer_in_time_is_not_begun(bus: Bus) -> None:
-    """c5-19: the slot held longer than was thought, so that what is left is too little for an answer."""
+    """The slot held longer than was thought, so that what is left is too little for an answer."""
     model, gate = model_of(slots=1, sim_decode_per_s=8, sim_answer="a b c d e"), asyncio.Event()
-    engine = _Held(model, gate)
+    engine = Held(model, gate)
     async with running(bus, model, lambda: engine) as worker:
         gate.set()
         await ask(bus, _asks("measured"), "measured")

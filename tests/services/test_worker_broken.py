@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 import pytest
-from worker_rig import Failing, Gated, ask, first_breaks, model_of, running, statuses_of, until
+from patience import until
+from worker_rig import Failing, Gated, ask, first_breaks, model_of, running, statuses_of
 
 from hasten.bus import Bus
 from hasten.messages.chat import Chunk, Done
@@ -69,13 +70,24 @@ async def test_a_drain_stays_a_drain_when_the_engine_comes_back(bus: Bus) -> Non
 
 async def test_an_engine_that_breaks_in_a_drain_is_given_no_more_requests(bus: Bus) -> None:
     made: list[Gated] = []
-    model, gate = model_of(slots=1, sim_decode_per_s=10), asyncio.Event()
+    model, gate, breaks = model_of(slots=1), asyncio.Event(), asyncio.Event()
     async with running(bus, model, first_breaks(model, made, gate)) as worker:
+        generate = made[0].generate
+
+        async def held(request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
+            await breaks.wait()
+            async for event in generate(request_id, request):
+                yield event
+
+        made[0].generate = held  # type: ignore[method-assign]
         first = asyncio.create_task(ask(bus))
         await until(lambda: worker.status().active == 1)
         second = asyncio.create_task(ask(bus, request_id="r2"))
         await until(lambda: worker.status().queued == 1)
-        await worker.drain()
+        draining = asyncio.create_task(worker.drain())
+        await until(lambda: worker.status().state == "draining")
+        breaks.set()
+        await draining
         assert (await first)[-1].code == "upstream"
         assert (await second)[-1].code == "unavailable"
     assert [engine.asked for engine in made] == [1]
@@ -109,6 +121,32 @@ async def test_an_engine_that_does_not_start_again_is_closed_and_another_made(bu
         await ask(bus)
         await until(lambda: worker.status().state == "ready")
         assert [bool(one.closed) for one in made] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (EngineError("unavailable", "the model server is not ready"), "does not start: the model server is not ready"),
+        (RuntimeError("a secret path"), "does not start: RuntimeError"),
+    ],
+)
+async def test_the_log_says_why_an_engine_does_not_start_again(
+    bus: Bus, caplog: pytest.LogCaptureFixture, error: Exception, said: str
+) -> None:
+    class Away(SimEngine):
+        async def start(self) -> None:
+            made.append(self)
+            if len(made) == 1:
+                raise EngineError("unavailable", "nobody is there yet")
+            if len(made) == 2:
+                raise error
+
+    made: list[SimEngine] = []
+    model = model_of()
+    async with running(bus, model, lambda: Away(model)) as worker:
+        await until(lambda: worker.status().state == "ready")
+    assert said in caplog.text
+    assert "secret" not in caplog.text
 
 
 async def test_a_hung_slot_shows_in_the_status_until_its_first_token(bus: Bus) -> None:

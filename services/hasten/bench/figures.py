@@ -1,5 +1,6 @@
 """What the benchmark says: figures beside their budgets; pure."""
 
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -25,9 +26,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The nearest-rank percentile of some values: with share 0.5 the middle one, with 1.0 the greatest."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    """The nearest-rank percentile: the least of the values that this share of them does not exceed."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def figure(

@@ -31,7 +31,7 @@ WAIT_S = 5.0
 
 class Freshened(msgspec.Struct, kw_only=True):
     """All measurements, in ms: from the acknowledgement of a change until every replica that serves has said that it
-    heeds it, and until what it outdated was told to be deleted."""
+    heeds it, and until what it outdated was told to be deleted; 0 for what came before the acknowledgement."""
 
     refused: list[float] = []
     deleted: list[float] = []
@@ -112,7 +112,7 @@ async def freshened(bus: Bus, tenant: str, rounds: int) -> Freshened:
             gone = await listener.gone(sequence)
             if number >= 0:
                 seen.refused.append((applied - acknowledged) * 1000)
-                seen.deleted.append((gone - acknowledged) * 1000)
+                seen.deleted.append(max(0.0, gone - acknowledged) * 1000)
     return seen
 
 

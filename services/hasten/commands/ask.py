@@ -48,6 +48,7 @@ def ask(
     ] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="The longest answer.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds until the deadline.")] = 60.0,
+    why: Annotated[bool, typer.Option("--why", help="Say why this model and worker were chosen.")] = False,
     tenant: Tenant = "demo",
     nats: Nats = None,
     as_json: Json = False,
@@ -77,7 +78,7 @@ def ask(
         if as_json:
             print(msgspec.json.encode(answered).decode())
         else:
-            conclude(answered, knowledge or [])
+            conclude(answered, knowledge or [], why=why)
         return 0 if answered.failure is None else 1
 
     with_client(nats, tenant, work)
@@ -90,15 +91,34 @@ def show(event: ChatReply) -> None:
         sys.stdout.flush()
 
 
-def conclude(answered: Answered, knowledge: Sequence[str]) -> None:
+def conclude(answered: Answered, knowledge: Sequence[str], *, why: bool = False) -> None:
     """Says on stderr where the answer came from, so that stdout holds the answer alone."""
     if answered.chunks:
         print(flush=True)
     console = Console(stderr=True, highlight=False)
     if answered.failure is not None:
         console.print(f"{answered.failure.code}: {answered.failure.detail}", style="red", markup=False)
-        return
-    console.print(summary(answered, knowledge), style="dim", markup=False, soft_wrap=True)
+    else:
+        console.print(summary(answered, knowledge), style="dim", markup=False, soft_wrap=True)
+    for line in reasons(answered) if why else []:
+        console.print(line, style="dim", markup=False, soft_wrap=True)
+
+
+def reasons(answered: Answered) -> list[str]:
+    """What the notes say of the choice of the model and the worker, a line for each."""
+    notes = answered.notes
+    if answered.cache in ("exact", "semantic"):
+        return ["no model was chosen: the answer comes from the cache, hasten explain says why"]
+    if (route := notes.get("route")) is None:
+        return ["no model was chosen"]
+    lines = [f"{route['worker']}: {route['reason']}, confidence {route['confidence']:.2f}"]
+    if cascade := notes.get("cascade"):
+        what = "another model was asked" if cascade.get("escalated") else "its draft was shown"
+        because = f" ({cascade['reason']})" if cascade.get("reason") else ""
+        lines.append(f"cascade: {cascade['model']} answered first, {what}{because}")
+    if hedge := notes.get("hedge"):
+        lines.append(f"hedge: a second worker was asked after {hedge['after_ms']:.0f} ms; {hedge['won']} spoke first")
+    return lines
 
 
 def summary(answered: Answered, knowledge: Sequence[str] = ()) -> str:

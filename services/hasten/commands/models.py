@@ -14,7 +14,7 @@ from rich.table import Table
 from hasten import weights
 from hasten.client import Hasten
 from hasten.commands.options import DATA, Data, Json, Nats, Tenant, with_client
-from hasten.commands.worker_table import worker_table
+from hasten.commands.worker_table import wide_console, worker_table
 from hasten.embedder.settings import DEFAULT_MODEL
 from hasten.messages.route import ModelInfo, ModelList
 from hasten.models import DEFAULTS
@@ -41,8 +41,7 @@ def models(context: typer.Context, tenant: Tenant = "demo", nats: Nats = None, a
         if as_json:
             print(msgspec.json.encode(listed).decode())
         else:
-            wide = None if sys.stdout.isatty() else 140
-            show(Console(highlight=False, markup=False, width=wide), listed, routers)
+            show(wide_console(), listed, routers)
         return 0
 
     with_client(nats, tenant, work)

@@ -10,14 +10,18 @@ from hasten.run import Options, launch
 
 
 def run(
-    service: Annotated[str, typer.Argument(help="gateway, orchestrator, embedder, cache, retriever, router, …")],
+    service: Annotated[
+        str, typer.Argument(help="gateway, orchestrator, embedder, cache, retriever, router, compressor or worker.")
+    ],
     nats: Nats = None,
     data: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="The folder for what the service keeps. Else HASTEN_DATA, .hasten."),
     ] = None,
     config: Config = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="Which model of the table a worker runs.")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which model of the table a worker runs. Else the first.")
+    ] = None,
     metrics: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Expose metrics for Prometheus.")] = None,
 ) -> None:
     """Run one service until SIGTERM or Ctrl-C, which drains it."""

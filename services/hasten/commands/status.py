@@ -11,7 +11,7 @@ from hasten.address import nats_url, without_secret
 from hasten.client import Hasten
 from hasten.commands.models import problems_of, table_of
 from hasten.commands.options import Json, Nats, Tenant, with_client
-from hasten.commands.worker_table import worker_table
+from hasten.commands.worker_table import wide_console, worker_table
 from hasten.discovery import Running
 from hasten.messages.failure import Failed
 from hasten.messages.route import ModelInfo
@@ -42,7 +42,7 @@ def status(tenant: Tenant = "demo", nats: Nats = None, as_json: Json = False) ->
         if as_json:
             print(msgspec.json.encode({"services": services, "models": models}).decode())
         else:
-            show(Console(highlight=False), without_secret(nats_url(nats)), services, models)
+            show(wide_console(), without_secret(nats_url(nats)), services, models)
         return 0 if services else 1
 
     with_client(nats, tenant, work)

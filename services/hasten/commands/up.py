@@ -1,5 +1,6 @@
 """`hasten up`: everything in one process."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -39,8 +40,6 @@ async def run_system(wanted: Wanted) -> int:
 
 def announce(made: System) -> None:
     """Says where the system is: to people on stderr, to programs on stdout and in the data folder."""
-    import os
-
     address.write(made.data, address.Address(nats=made.nats, http=made.http, pid=os.getpid()))
     say(f"API key of the tenant demo: {made.key}")
     print(f"ready http={made.http} nats={address.without_secret(made.nats)}", flush=True)

@@ -2,9 +2,20 @@
 
 from collections.abc import Sequence
 
+from rich.console import Console
 from rich.table import Table
 
 from hasten.messages.route import ModelInfo, WorkerInfo
+
+WIDTH = 140
+"""What the widest of these tables takes. A narrower terminal breaks the lines, which keeps every figure and heading."""
+
+
+def wide_console() -> Console:
+    """Where tables of models and workers are printed without being cut."""
+    console = Console(highlight=False, markup=False)
+    console.width = max(WIDTH, console.width)
+    return console
 
 
 def worker_table(models: Sequence[ModelInfo]) -> Table:

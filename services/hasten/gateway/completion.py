@@ -15,12 +15,13 @@ def completion_id(request_id: str) -> str:
 
 def usage_object(usage: Usage) -> dict[str, Any]:
     """OpenAI's usage; the details of an answer from the cache are those of its first generation."""
+    prompt = usage.prompt_tokens_details or {}
     details = {"completion_tokens_details": usage.completion_tokens_details} if usage.completion_tokens_details else {}
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "prompt_tokens_details": {**prompt, "cached_tokens": usage.cached_tokens},
         **details,
     }
 

@@ -9,14 +9,12 @@ from hasten.bus import Bus
 from hasten.deadline import TENANT
 from hasten.messages.chat import ChatRequest, Chunk, Done, Note, Turn
 from hasten.messages.failure import Failure
-from hasten.messages.generate import CONFIDENCE, GENERATE, Confidence, Generate
+from hasten.messages.generate import CONFIDENCE, GENERATE, SAMPLING_FIELDS, Confidence, Generate
 from hasten.messages.route import Routed
 from hasten.orchestrator.domain import stops
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.results import Result
 from hasten.stream import Stream
-
-_SAMPLING = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty")
 
 
 def generate_of(
@@ -31,7 +29,7 @@ def generate_of(
 
     `continues` is what was shown already, in `sent` chunks of at least a token each.
     """
-    given = {name: getattr(request, name) for name in _SAMPLING if getattr(request, name) is not None}
+    given = {name: getattr(request, name) for name in SAMPLING_FIELDS if getattr(request, name) is not None}
     return Generate(
         messages=messages,
         max_tokens=max(1, (request.max_tokens or routed.max_tokens) - sent),
@@ -99,6 +97,11 @@ class Attempt:
             if self._spoke_ms is None:
                 self._spoke_ms = self._flight.watch.elapsed_ms()
         return self._first
+
+    @property
+    def lost(self) -> bool:
+        """Whether its end is no word of the worker: that may be well, and the way to it was cut."""
+        return self._stream is not None and self._stream.lost
 
     @property
     def waited_ms(self) -> float:

@@ -9,6 +9,7 @@ from hasten.fingerprint import Fingerprint, fingerprint, prompt_tag
 from hasten.messages.cache import CacheHit
 from hasten.messages.chat import ChatRequest, Turn, needs_of
 from hasten.messages.failure import Failed
+from hasten.models import AUTO
 
 SHORT_FOLLOW_UP_WORDS = 10
 CHARS_PER_TOKEN = 3.5
@@ -21,7 +22,9 @@ LOW_PRIORITY = -10
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request may do. `flight` is what must be equal for two requests to share one generation."""
+    """What one request may do. `flight` is what must be equal for two requests to share one generation, `query` the
+    text whose vector the lookup by meaning, the retriever or the router wants. Only what is `searchable` is stored with
+    that vector."""
 
     fingerprint: Fingerprint
     flight: tuple[object, ...]
@@ -31,6 +34,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     store: bool
     tags: list[str]
     query: str
+    searchable: bool
     needs: list[str]
     prompt_tokens: int
 
@@ -48,12 +52,16 @@ def plan_of(request: ChatRequest) -> Plan:
     """
     if request.n > 1:
         raise Failed("unsupported", "n must be 1: one answer is streamed per request", param="n")
+    if request.logprobs or request.top_logprobs:
+        param = "logprobs" if request.logprobs else "top_logprobs"
+        raise Failed("unsupported", f"{param} cannot be told: leave it out", param=param)
     print_ = fingerprint(request)
     policy = request.cache
     varies = bool(request.temperature) and policy.mode != "exact"
     usable = policy.mode != "off" and not varies
     reads = usable and policy.mode != "refresh"
     semantic = reads and policy.mode == "auto" and print_.single_turn
+    searchable = bool(request.knowledge) or (usable and policy.mode != "exact" and print_.single_turn)
     prompt = prompt_tag(request)
     return Plan(
         fingerprint=print_,
@@ -72,7 +80,8 @@ def plan_of(request: ChatRequest) -> Plan:
         share=reads,
         store=usable and policy.store,
         tags=[*policy.tags, *(f"collection:{name}" for name in request.knowledge), *([prompt] if prompt else [])],
-        query=retrieval_query(request.messages) if request.knowledge or semantic else "",
+        query=retrieval_query(request.messages) if searchable or request.model == AUTO else "",
+        searchable=searchable and print_.single_turn,
         needs=needs_of(
             request.messages,
             tools=request.tools,

@@ -64,6 +64,7 @@ class Generation:
         self._hedges = hedges
         self._cascade = Cascade(flight, request, settings)
         self._before = 0
+        self._lost = False
         self._text = [chunk.text for chunk in flight.said]
         self._reasoning = [chunk.reasoning for chunk in flight.said if chunk.reasoning]
         self._tool_calls = [call for chunk in flight.said for call in chunk.tool_calls or []]
@@ -73,7 +74,7 @@ class Generation:
 
         Before the first chunk any worker may take over. Afterwards only one of the same model whose engine continues
         a given text: it gets identical messages and the text so far, so that nothing is repeated. So does the same
-        worker when it has stopped at a deadline that a follower has put off since.
+        worker when it has stopped at a deadline that a follower has put off since, or was only lost and is the last.
         """
         failed: list[str] = []
         asked = 0
@@ -96,6 +97,9 @@ class Generation:
             retries = ended.code in RETRYABLE and len(failed) < self._settings.attempts and self._may_go_on(routed)
             if retries and (other := await self._elsewhere(routed, messages, failed, reroute)) is not None:
                 routed, messages = other
+                continue
+            if retries and self._lost and (same := await self._elsewhere(routed, messages, [], reroute)) is not None:
+                routed, messages = same
                 continue
             if (draft := self._cascade.after_all()) is not None:
                 return self._show(draft)
@@ -170,9 +174,11 @@ class Generation:
             for chunk in chunks:
                 self._relay(chunk, attempt)
             if ended is not None:
+                self._lost = attempt.lost
                 return ended
         while isinstance(event := await attempt.take(), Chunk):
             self._relay(event, attempt)
+        self._lost = attempt.lost
         return event
 
     def _show(self, draft: Draft) -> Answer:

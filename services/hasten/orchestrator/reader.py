@@ -54,8 +54,18 @@ class Reader:
 
     @property
     def offset(self) -> int:
-        """How many more chunks the caller has been sent than this flight had said by then."""
-        return self.chunks - self._heard
+        """How many more chunks the caller has been sent than the flight has said; not for one that goes `by_text`,
+        which the flight may say in other pieces."""
+        return self._first - self._skip
+
+    @property
+    def by_text(self) -> bool:
+        """Whether it goes on from a text."""
+        return bool(self._shown)
+
+    def has(self, shown: str) -> bool:
+        """Whether the caller of a text that was shown is this one, as far as can be told."""
+        return shown.startswith(self._shown)
 
     @property
     def waits(self) -> bool:

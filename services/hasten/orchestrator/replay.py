@@ -24,7 +24,7 @@ def replay(flight: Flight, hit: CacheHit, words: int) -> None:
     for start in range(0, len(pieces), words):
         flight.text("".join(pieces[start : start + words]))
     if answer.tool_calls:
-        flight.text(tool_calls=answer.tool_calls)
+        flight.text(tool_calls=[{"index": at, **call} for at, call in enumerate(answer.tool_calls)])
     flight.say(done_of(flight, structs.replace(answer, usage=from_cache(answer.usage)), hit.kind))
 
 

@@ -5,6 +5,7 @@ and a hash of the prompt. Such a flight is private: it is neither stored nor sha
 word.
 """
 
+import asyncio
 from collections.abc import Iterator
 from typing import Literal
 
@@ -20,7 +21,9 @@ from hasten.orchestrator.domain import Plan, plan_of
 from hasten.orchestrator.reader import Reader
 from hasten.orchestrator.seat import Seat
 from hasten.service import Call
+from hasten.stream import Stream
 from hasten.telemetry import counter
+from hasten.topics import BadName, checked
 
 SILENCE_S = 0.6
 """A replica that has the answer pings more often than this (REJOIN.ping_s)."""
@@ -33,10 +36,20 @@ def count(where: Where) -> None:
     _resumes.labels(where).inc()
 
 
+def check(body: Resume) -> None:
+    """Raises Failed(bad_request) for a replica that cannot be one: it goes into a subject."""
+    try:
+        checked("replica", body.replica or "none")
+    except BadName as error:
+        raise Failed("bad_request", str(error), param="replica") from None
+
+
 def seated(seat: Seat | None, body: Resume) -> bool:
     """Whether what a reader lacks can be had from a seat: the flight has not failed and the numbers are of it."""
     if seat is None or seat.flight.failed:
         return False
+    if seat.reader.by_text:
+        return len(body.shown) == body.last + 1 and seat.reader.has("".join(body.shown))
     return 0 <= body.last + 1 - seat.reader.offset <= seat.flight.chunks
 
 
@@ -44,6 +57,8 @@ def reader_of(seat: Seat, body: Resume, call: Call) -> Reader:
     """A reader who goes on where the one of the seat was lost."""
     lost, chunks = seat.reader, body.last + 1
     deadline_ms = min(call.deadline_ms, lost.deadline_ms)
+    if lost.by_text:
+        return Reader(call, lost.plan, deadline_ms, chunks=chunks, shown="".join(body.shown), rejoined=True)
     return Reader(call, lost.plan, deadline_ms, chunks=chunks, skip=chunks - lost.offset, rejoined=True)
 
 
@@ -61,16 +76,24 @@ async def pass_on(bus: Bus, body: Resume, call: Call) -> bool:
         resumable=True,
         probe="orchestrator",
     )
-    begun = False
     async with stream:
-        async for event in stream:
-            if isinstance(event, Failure) and not begun:
-                return False
-            if isinstance(event, Failure) and stream.lost:
-                raise Failed("disconnected", "the replica that had the answer was lost", retry_after_ms=100)
-            begun = True
-            if not isinstance(event, Accepted | Ping):
-                await call.send(event)
+        try:
+            return await _passed_on(stream, call)
+        except asyncio.CancelledError:
+            stream.lose("the reader has asked another replica")  # else its request would be cancelled there, by its id
+            raise
+
+
+async def _passed_on(stream: Stream, call: Call) -> bool:
+    begun = False
+    async for event in stream:
+        if isinstance(event, Failure) and not begun:
+            return False
+        if isinstance(event, Failure) and stream.lost:
+            raise Failed("disconnected", "the replica that had the answer was lost", retry_after_ms=100)
+        begun = True
+        if not isinstance(event, Accepted | Ping):
+            await call.send(event)
     return True
 
 

@@ -114,6 +114,7 @@ class Orchestrator:
 
     async def _resume(self, body: Resume, call: Call) -> None:
         """Goes on with a lost stream: with its flight here, or where it was, or from what the caller has of it."""
+        resume.check(body)
         if resume.seated(self._seats.find(call.tenant, call.request_id), body):
             resume.count("here")
             await self._rejoin(body, call)
@@ -136,7 +137,7 @@ class Orchestrator:
         begun = resume.Begun.of(body)
         for name in begun.request.knowledge:
             _check_collection(name)
-        asked_ms = min(body.asked_ms or now_ms(), now_ms())
+        asked_ms = min(max(0, body.asked_ms) or now_ms(), now_ms())
         deadline_ms = self._deadline_ms(begun.request, call, asked_ms)
         reader = Reader(call, begun.plan, deadline_ms, chunks=len(body.shown), shown=begun.text)
         resume.count("anew")

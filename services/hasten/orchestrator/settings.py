@@ -15,8 +15,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     a chunk of a cached answer. `recent_entries` exact hits are remembered for `recent_s` after the cache confirmed
     them. `ttl_s` is asked of the cache for what is stored (0: the cache's own). `refresh_s` is how long before its end
     an answer that is asked for is made anew in the background, at most the last tenth of its life (0: never).
-    `grace_s` is how long an answer goes on, and is kept, for a reader that was lost and had said that it would ask
-    again.
+    `again_s` is how long a stage may be silent before it is asked again, by then of another replica if the first one
+    hangs (0: never). `grace_s` is how long an answer goes on, and is kept, for a reader that was lost and had said that
+    it would ask again.
 
     `cascade` says whether a small model that was preferred for want of a known difficulty can be overruled by its own
     signs: off, hold (its answer is held back to its end, or for `cascade_hold_tokens`), or first_tokens (for
@@ -45,4 +46,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     recent_s: float = 5.0
     ttl_s: float = 0.0
     refresh_s: float = 60.0
+    again_s: float = 0.5
     grace_s: float = 3.0

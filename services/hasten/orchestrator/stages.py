@@ -17,6 +17,10 @@ from hasten.orchestrator.prefix import prefix_of
 from hasten.orchestrator.settings import Settings
 from hasten.topics import Topic
 
+_SLOW = frozenset({"embed", "retrieve"})
+"""Stages that compute: a busy one is given four times as long, since asking again makes it busier."""
+_DOUBLED = 3
+
 
 class Stages:
     """Asks one service at a time for one flight. A Failure of the cache or the embedder counts as a miss; of any other
@@ -32,10 +36,20 @@ class Stages:
         self._asked += 1
         request_id = flight.id if stage == "route" else f"{flight.id}-{stage}-{self._asked}"
         reply = await self._bus.request(
-            topic, body, tenant=flight.tenant, deadline_ms=flight.deadline_ms, request_id=request_id
+            topic,
+            body,
+            tenant=flight.tenant,
+            deadline_ms=flight.deadline_ms,
+            request_id=request_id,
+            again_s=self._again_s(stage),
         )
         self._flight.watch.record(stage, since)
         return reply
+
+    def _again_s(self, stage: str) -> list[float]:
+        """The silences after which a stage is asked again, each twice the last; none for what stores."""
+        first_s = self._settings.again_s * (4 if stage in _SLOW else 1)
+        return [] if stage == "put" or first_s <= 0 else [first_s * 2**at for at in range(_DOUBLED + 1)]
 
     async def _must(self, stage: str, topic: Topic, body: Any) -> Any:
         reply = await self._ask(stage, topic, body)
@@ -142,7 +156,7 @@ class Stages:
             key=print_.key,
             partition=print_.partition,
             text=print_.text,
-            vector=vector if print_.single_turn else None,
+            vector=vector if self._plan.searchable else None,
             answer=answer,
             tags=self._flight.tags,
             read_seq=self._flight.read_seq,

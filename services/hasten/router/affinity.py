@@ -7,6 +7,17 @@ from types import MappingProxyType
 Prefix = Mapping[str, int]
 """Hashes of ever longer beginnings of a prompt, shortest first, with the tokens that each of them has."""
 NO_PREFIX: Prefix = MappingProxyType({})
+MARKS, LONGEST = 64, 64
+"""Hashes that are heeded of one prompt, and characters of a hash."""
+KEPT = 50_000
+"""Beginnings that are remembered of one worker, however many tokens it claims to keep."""
+
+
+def own(tenant: str, prefix: Prefix) -> dict[str, int]:
+    """The prefix as nobody but this tenant can name it: a caller who guesses the hash of another tenant's prompt would
+    learn from the choice of the worker whether that was asked."""
+    marks = [(mark, tokens) for mark, tokens in prefix.items() if len(mark) <= LONGEST]
+    return {f"{tenant}.{mark}": min(max(0, tokens), 2**31) for mark, tokens in marks[-MARKS:]}
 
 
 class Prefixes:
@@ -31,7 +42,7 @@ class Prefixes:
                 self._tokens[worker] += tokens
                 self._where.setdefault(mark, set()).add(worker)
             kept.move_to_end(mark)
-        while kept and self._tokens[worker] > most:
+        while kept and (self._tokens[worker] > most or len(kept) > KEPT):
             self._drop(worker, next(iter(kept)))
 
     def _drop(self, worker: str, mark: str) -> None:

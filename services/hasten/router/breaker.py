@@ -1,4 +1,4 @@
-"""The circuit breaker of one worker, or of one model: decides by results alone; pure, the time is always given."""
+"""The circuit breaker of one worker: decides by results alone; pure, the time is always given."""
 
 from typing import Literal
 
@@ -72,7 +72,8 @@ class Breaker:
         overload, refusals and callers who left say nothing of its health."""
         good = outcome == SUCCESS
         if not good and outcome not in FAULTS:
-            return self._returned(now_s)
+            self._returned(now_s)
+            return
         state = self.state(now_s)
         self._fade(now_s)
         self._good, self._bad = self._good + good, self._bad + (not good)
@@ -82,7 +83,6 @@ class Breaker:
             self._close()
         elif state == "half_open":
             self._open(now_s, min(2 * self._wait_s, self._policy.most_s))
-        return None
 
     def _returned(self, now_s: float) -> None:
         """A probe that proved nothing makes room for another."""
@@ -103,8 +103,3 @@ class Breaker:
     def _fade(self, now_s: float) -> None:
         factor = 0.5 ** (max(0.0, now_s - self._counted_s) / self._policy.half_life_s)
         self._good, self._bad, self._counted_s = self._good * factor, self._bad * factor, now_s
-
-    def error_rate(self, now_s: float) -> float:
-        """The share of failures among the results of late (0 to 1); 0 when there is next to nothing to go by."""
-        total = (self._good + self._bad) * 0.5 ** (max(0.0, now_s - self._counted_s) / self._policy.half_life_s)
-        return self._bad / (self._good + self._bad) if total >= 0.05 else 0.0

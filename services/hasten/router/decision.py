@@ -200,7 +200,7 @@ def _nowhere(models: Sequence[Model], request: Route, snapshot: Snapshot, policy
         return Failure(code="unavailable", detail=f"no worker of {who} is ready", retry_after_ms=policy.retry_after_ms)
     cooling = any(load.cooling_ms > 0 for _, load in found)
     soon = min(_wait_ms(model, load, snapshot, policy) for model, load in found)
-    detail = f"every worker of {who} {'cools down after failures or is full' if cooling else 'is full'}"
+    detail = f"every worker of {who} {'cools down, was asked for a pause or is full' if cooling else 'is full'}"
     return Failure(code="overloaded", detail=detail, retry_after_ms=math.ceil(soon))
 
 

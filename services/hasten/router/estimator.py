@@ -76,8 +76,7 @@ class Estimator:
     def __init__(self, artefact: Artefact) -> None:
         self.artefact = artefact
         self._axes = artefact.axes.astype(np.float32)
-        self._meanings = artefact.meanings.astype(np.float32) / _BYTE
-        self._forms = artefact.forms.astype(np.float32) * (_WIDE / _BYTE)
+        self._meanings, self._forms = from_bytes(artefact.meanings, artefact.forms)
         self._sizes = (self._forms**2).sum(axis=1)
         self.dim = len(self._axes)
 
@@ -147,6 +146,11 @@ def apartness(forms: Floats, others: Floats, sizes: Floats) -> Floats:
 def in_bytes(meanings: Floats, forms: Floats) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
     """Directions and standardised forms as the artefact stores them."""
     return np.rint(meanings * _BYTE).astype(np.int8), np.rint(forms * (_BYTE / _WIDE)).astype(np.int8)
+
+
+def from_bytes(meanings: NDArray[Any], forms: NDArray[Any]) -> tuple[Floats, Floats]:
+    """Directions and standardised forms out of what the artefact stores."""
+    return meanings.astype(np.float32) / _BYTE, forms.astype(np.float32) * (_WIDE / _BYTE)
 
 
 def _rank(levels: NDArray[Any], gain: float) -> float:

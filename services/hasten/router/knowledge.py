@@ -1,6 +1,9 @@
-"""Collects what a replica hears into the facts that decisions go by; the time is always given."""
+"""Collects what a replica hears into the facts that decisions go by; pure, the time is always given."""
 
 from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
 
 from hasten.messages.attempt import Attempted, Sent
 from hasten.messages.generate import Status
@@ -16,6 +19,22 @@ from hasten.router.workers import Load, Workers
 
 _KEPT = 1000
 """How many models' windows and how many sources' event numbers are remembered; rows of the table may come and go."""
+
+
+_LARGEST = 2**53
+_Event = TypeVar("_Event", bound=msgspec.Struct)
+
+
+def plausible(event: _Event) -> _Event:
+    """A message with the numbers that nobody measures cut to what can be computed with: negative ones to 0, others to
+    2**53, above which JSON knows no integers. One absurd word must not make every decision fail."""
+    given = {name: getattr(event, name) for name in event.__struct_fields__}
+    odd = {name: n for name, n in given.items() if type(n) in (int, float) and not 0 <= n <= _LARGEST}
+    return (
+        msgspec.structs.replace(event, **{name: type(n)(min(max(n, 0), _LARGEST)) for name, n in odd.items()})
+        if odd
+        else event
+    )
 
 
 class Knowledge:
@@ -44,11 +63,12 @@ class Knowledge:
 
     def status(self, slug: str, worker: str, status: Status, now_s: float) -> int:
         """Takes in a worker's status; returns how many before it were missed."""
-        return self._workers.hear(slug, worker, status, now_s)
+        return self._workers.hear(slug, worker, plausible(status), now_s, ours=self._models.row(slug) is not None)
 
     def attempted(self, slug: str, event: Attempted, now_s: float, unix_s: float) -> int | None:
         """Takes in how an attempt went, which may have been heard before; returns how many events of the same source
         are missing before it, None when the source is new and has said something before."""
+        event = plausible(event)
         if self._window(slug).add(event):
             self._workers.finished(slug, event.worker)
             ago_s = max(0.0, unix_s - event.at_ms / 1000)
@@ -58,8 +78,9 @@ class Knowledge:
 
     def sent(self, slug: str, worker: str, event: Sent, now_s: float) -> int | None:
         """Takes in that this or another replica has sent a request to a worker; returns as `attempted` does."""
+        event = plausible(event)
         self._workers.sent(slug, worker, event.tokens, now_s, event.prefix)
-        if event.probe:
+        if event.probe and self._models.row(slug) is not None:
             self._probes.began(slug, event.flight, now_s)
         return self._missing(event.source, event.seq)
 

@@ -5,8 +5,10 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable
+from datetime import datetime
 
 import nats.errors
+from msgspec import structs
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.api import DiscardPolicy, StorageType, StreamConfig
@@ -14,6 +16,7 @@ from nats.js.errors import APIError
 
 from hasten.bus import Bus, cancelled
 from hasten.codec import decode
+from hasten.deadline import now_ms
 from hasten.messages.attempt import ATTEMPTED, Attempted
 from hasten.messages.failure import Failed
 from hasten.telemetry import counter, logger
@@ -31,8 +34,15 @@ AGAIN_S = 1.0
 """The least time between two readings, however many events are missed."""
 CHECK_S = 30.0
 """How often it is seen to that the stream is there."""
+AHEAD_MS = 1000.0
+"""Clocks of hosts differ. What comes from further in the future would be counted then, and push out what is now."""
 Hear = Callable[[str, Attempted], int | None]
 missed = counter("router_events_missed_total", "Events that did not come, by gaps in their numbers", "topic")
+
+
+def stored_ms(stamp: str) -> float:
+    """The unix time in ms of a message's time stamp in a stream."""
+    return datetime.fromisoformat(stamp).timestamp() * 1000
 
 
 class Memory:
@@ -67,14 +77,17 @@ class Memory:
                 await self._done.wait()
 
     async def _receive(self, msg: Msg) -> None:
-        gap = self._take(msg.subject, msg.data)
+        gap = self._take(msg.subject, msg.data, now_ms())
         missed.labels("attempted").inc(gap or 0)
         if gap != 0:
             self._wanted.set()
 
-    def _take(self, subject: str, data: bytes) -> int | None:
+    def _take(self, subject: str, data: bytes, came_ms: float) -> int | None:
         try:
-            return self._hear(ATTEMPTED.parse(subject)["slug"], decode(Attempted, data))
+            event = decode(Attempted, data)
+            if event.at_ms > came_ms + AHEAD_MS:
+                event = structs.replace(event, at_ms=came_ms)
+            return self._hear(ATTEMPTED.parse(subject)["slug"], event)
         except (Failed, BadName) as error:
             log.warning("an event on attempted was refused: %s", type(error).__name__)
             return 0
@@ -138,7 +151,7 @@ class Memory:
                 headers = msg.headers or {}
                 if "Nats-Sequence" not in headers:
                     return headers.get("Status") == "204" and int(headers.get("Nats-Num-Pending", 0)) > 0
-                self._take(headers["Nats-Subject"], msg.data)
+                self._take(headers["Nats-Subject"], msg.data, stored_ms(headers["Nats-Time-Stamp"]))
                 self._next = int(headers["Nats-Sequence"]) + 1
                 if self._next % SLICE == 0:
                     await asyncio.sleep(0)

@@ -17,10 +17,10 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     """A model that could answer, at its best worker.
 
     `expected_ms` is the likely time to the first token and `slow_ms` what it seldom exceeds: the P95 (`p95_ms`), the
-    estimated wait, or how long the worker's oldest request has waited already. `in_flight` counts the requests at all
-    of the model's workers, `probes` those that are finding out how fast it is. `measured` says that the figures are
-    not mostly the table's prior, `fits` that prompt and answer fit the window as they are. `cached` tokens of the
-    prompt are in the worker's prefix cache.
+    estimated wait, or how late the worker's oldest request is already, its prompt considered. `in_flight` counts the
+    requests at all of the model's workers, `probes` those that are finding out how fast it is. `measured` says that the
+    figures are not mostly the table's prior, `fits` that prompt and answer fit the window as they are. `cached` tokens
+    of the prompt are in the worker's prefix cache.
     """
 
     model: Model
@@ -151,7 +151,7 @@ def option(model: Model, request: Route, key: str, snapshot: Snapshot, policy: S
         model=model,
         load=load,
         expected_ms=expected_ms,
-        slow_ms=max(latency.p95_ms, expected_ms, load.oldest_ms),
+        slow_ms=max(latency.p95_ms, expected_ms, load.late_ms),
         p95_ms=latency.p95_ms,
         in_flight=sum(load.in_flight for load in everywhere),
         probes=snapshot.probes.get(model.slug, 0),

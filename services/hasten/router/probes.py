@@ -1,4 +1,4 @@
-"""Counts the requests that are finding out how fast a model is, so that they stay few."""
+"""Counts the requests that are finding out how fast a model is, so that they stay few; pure."""
 
 
 class Probes:

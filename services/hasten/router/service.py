@@ -15,10 +15,11 @@ from hasten.messages.failure import Failure
 from hasten.messages.generate import STATUS, Status
 from hasten.messages.route import MODELS, ROUTE, ModelList, Models, Route, Routed
 from hasten.models import Model, ModelTable
+from hasten.router.affinity import own
 from hasten.router.decision import Decision, cooldown_ms, decide
 from hasten.router.estimator import shipped
 from hasten.router.failure_memory import FailureMemory
-from hasten.router.knowledge import Knowledge
+from hasten.router.knowledge import Knowledge, plausible
 from hasten.router.memory import Memory, missed
 from hasten.router.options import window_of
 from hasten.router.settings import Settings
@@ -94,7 +95,8 @@ class Router:
     async def _on_models(self, _: Models, __: Call) -> ModelList:
         return self._list()
 
-    async def _on_route(self, request: Route, call: Call) -> Routed | Failure:
+    async def _on_route(self, asked: Route, call: Call) -> Routed | Failure:
+        request = msgspec.structs.replace(plausible(asked), prefix=own(call.tenant, asked.prefix))
         until_s = time.monotonic() + self._settings.wait_ms / 1000
         decided = self._decide(request, call)
         while isinstance(decided, Failure) and await self._hope(decided, request, call, until_s):

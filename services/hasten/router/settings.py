@@ -24,16 +24,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     unmeasured model gets while measured ones would do, and `max_probes` how many of them may be in flight at once;
     after `enough_samples` of them it is measured, so that few requests ever pay for the knowledge. A probe counts until
     its attempt has ended, or for `probe_s`: by then it is in the worker's own count. None is sent while another has
-    waited for longer than `probe_patience_ms`. `answer_tokens` is
-    the length of an answer that costs are compared for, and `min_answer_tokens` the room that an answer must have.
+    waited for longer than `probe_patience_ms`. `answer_tokens` is the length of an answer that costs are compared for,
+    and `min_answer_tokens` the room that an answer must have.
     `estimate_slack` is by how much a prompt's estimated size may exceed its real one: a request is refused as too long
     only beyond that, because the compressor counts exactly.
 
     Workers. `gone_s` is the silence after which a worker is gone (it announces itself several times a second) and
     `arrival_s` how long a routed request may be on its way to the worker. `settle_ms` is how long a router that has
     just started waits for a worker's first word, and `learn_s` how long for what the others know of latencies.
-    `retry_after_ms` is the advice when no worker is there. When all workers that could answer cool down after failures,
-    a request waits for the first of them if that is within `wait_ms` and its deadline, and no more than `parked` wait.
+    `retry_after_ms` is the advice when no worker is there. When all workers that could answer cool down after failures
+    or were asked for a pause, a request waits for the first of them if that is within `wait_ms` and its deadline, and
+    no more than `parked` wait.
 
     Between workers of a model, `affinity` lets count what each has in its prefix cache, and `pressure` is what a ms of
     work per slot weighs beside a ms of the time to the first token; costs within `near_worker` of the least and

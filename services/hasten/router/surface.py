@@ -1,7 +1,7 @@
 """What a text looks like, in numbers that need no model: the features of the difficulty besides the vector; pure.
 
-Counts are logarithms of one plus the count. Words are English ones; what is counted
-besides (length, numbers, symbols, options) is the same in any language.
+Counts are logarithms of one plus the count. Words are English ones; what is counted besides (length, numbers, symbols,
+options) is the same in any language.
 """
 
 import math

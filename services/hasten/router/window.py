@@ -1,5 +1,5 @@
-"""Keeps how the latest attempts at one model went, and says what to expect of it; old ones fade by time, not only by
-count. What it says depends on which attempts it has heard of and not on their order, so that all replicas agree."""
+"""Keeps how the latest attempts at one model went, and says what to expect of it; pure. Old ones fade by time, not only
+by count. What it says depends on which attempts it has heard of and not on their order, so that all replicas agree."""
 
 from bisect import bisect_left
 from enum import IntEnum

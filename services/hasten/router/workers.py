@@ -13,7 +13,8 @@ from hasten.router.breaker import Breaker, BreakerPolicy, State
 _FORGET = 60
 """A worker is forgotten after this many times the silence after which it is gone."""
 _MOST = 1000
-"""So many breakers are kept; results of workers that have not been heard of yet come first after a start."""
+"""So many models, workers of a model, and breakers are kept; results of workers that have not been
+heard of yet come first after a start."""
 
 
 class Usual(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,10 +53,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     `ready` says that it takes requests (heard of lately, neither starting, draining nor down). `in_flight` are the
     requests in slots, in its queue, and on the way from here; `full` goes by the worker's own word only. `tokens` is
     the prompt work waiting, `oldest_ms` how long the oldest request without a token has waited and `late_ms` how
-    much longer than its prompt explains one in a slot has. `token_ms` is the time
-    of a prompt token and `answer_ms` that of an answer after its first one, as the worker measured them (0: not yet).
-    `breaker` is its state and `cooling_ms` how long it lets nothing through (0: the worker may be asked). `sent`
-    counts the requests sent there since it was first heard of, by all replicas.
+    much longer than its prompt explains one in a slot has. `token_ms` is the time of a prompt token and `answer_ms`
+    that of an answer after its first one, as the worker measured them (0: not yet). `breaker` is its state and
+    `cooling_ms` how long it lets nothing through (0: the worker may be asked). `sent` counts the requests sent there
+    since it was first heard of, by all replicas.
     """
 
     name: str
@@ -117,9 +118,13 @@ class Workers:
         self._known: dict[str, dict[str, _Worker]] = {}
         self._prefixes: dict[str, Prefixes] = {}
         self._breakers: dict[tuple[str, str], Breaker] = {}
+        self._swept_s = float("-inf")
 
-    def hear(self, slug: str, name: str, status: Status, now_s: float) -> int:
-        """Takes in a status and returns how many were missed before it; an older one than the last is ignored."""
+    def hear(self, slug: str, name: str, status: Status, now_s: float, *, ours: bool = True) -> int:
+        """Takes in a status and returns how many were missed before it; an older one than the last is ignored, and so
+        are workers beyond the number that is kept, first those of models that are not `ours`."""
+        if not self._has_room(slug, name, now_s, ours):
+            return 0
         workers = self._known.setdefault(slug, {})
         known = workers.get(name)
         here = known is not None and now_s - known.heard_s <= self._gone_s
@@ -133,11 +138,26 @@ class Workers:
         known.sent = [sent for sent in known.sent if now_s - sent[0] < self._arrival_s]
         return missed
 
+    def _has_room(self, slug: str, name: str, now_s: float, ours: bool) -> bool:
+        workers = self._known.get(slug, {})
+        if name in workers:
+            return True
+        if now_s - self._swept_s >= self._gone_s:
+            self._swept_s = now_s
+            self._sweep(now_s)
+        return len(workers) < _MOST and (ours or slug in self._known or len(self._known) < _MOST)
+
+    def _sweep(self, now_s: float) -> None:
+        for slug, workers in list(self._known.items()):
+            for name, worker in list(workers.items()):
+                if now_s - worker.heard_s > _FORGET * self._gone_s:
+                    self._forget(slug, name)
+            if not workers:
+                del self._known[slug]
+                self._prefixes.pop(slug, None)
+
     def _begin(self, slug: str, name: str, status: Status, now_s: float, *, anew: bool) -> None:
         """A worker is new here, or was started anew: then its cache is empty, and what had failed may be mended."""
-        for other, worker in list(self._known[slug].items()):
-            if now_s - worker.heard_s > _FORGET * self._gone_s:
-                self._forget(slug, other)
         if anew:
             self._forget(slug, name)
         self._known[slug][name] = _Worker(status, now_s)
@@ -189,6 +209,7 @@ class Workers:
 
 def _load(name: str, worker: _Worker, breaker: Breaker, now_s: float) -> Load:
     status = worker.status
+    pause_ms = status.pause_ms - 1000 * (now_s - worker.heard_s)
     slots = max(1, status.slots)
     return Load(
         name=name,
@@ -204,7 +225,7 @@ def _load(name: str, worker: _Worker, breaker: Breaker, now_s: float) -> Load:
         context_window=status.context_window,
         token_ms=status.token_ms,
         answer_ms=status.answer_ms,
-        cooling_ms=1000 * breaker.closed_in_s(now_s),
+        cooling_ms=max(0.0, pause_ms, 1000 * breaker.closed_in_s(now_s)),
         breaker=breaker.state(now_s),
         sent=worker.count,
     )

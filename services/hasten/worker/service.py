@@ -144,6 +144,8 @@ class Worker:
         try:
             done = await self._relay(engine, key, request, writer, clock, call)
         except EngineError as error:
+            if _pause_ms(engine) > 0:
+                self._begin(self._announce())
             await writer.flush()
             raise Failed.of(self._failure(error, writer.count)) from None
         except Failed:
@@ -237,7 +239,8 @@ class Worker:
                 await engine.close()
             if not isinstance(error, Exception):
                 raise
-            log.error("the engine of %s does not start (%s)", self._model.name, type(error).__name__)
+            why = error.detail if isinstance(error, EngineError) else type(error).__name__
+            log.error("the engine of %s does not start: %s", self._model.name, why)
             return None
         return engine
 
@@ -288,6 +291,7 @@ class Worker:
             cache_tokens=self._model.cache_tokens,
             token_ms=round(self._speed.token_ms, 4),
             answer_ms=round(self._speed.answer_ms, 1),
+            pause_ms=round(_pause_ms(engine), 1),
         )
 
     def _defaults(self) -> dict[str, Any]:
@@ -349,6 +353,10 @@ async def _say(call: Call, event: Chunk | Note) -> None:
         await call.send(event)
     except nats.errors.Error as error:
         raise Failed("disconnected", f"NATS: {type(error).__name__}", retry_after_ms=1000) from None
+
+
+def _pause_ms(engine: Engine) -> float:
+    return float(getattr(engine, "pause_ms", 0.0))
 
 
 def _now_ms() -> float:

@@ -153,10 +153,17 @@ def _field_of(problem: str) -> str | None:
     return path.split("`")[0].split(".")[0].split("[")[0] if found else None
 
 
+LARGEST = 2**53
+"""Above it JSON's integers are no longer exact, and floats run out soon."""
+
+
 def _check_ranges(request: ChatRequest) -> None:
     def refuse(param: str, rule: str) -> None:
         raise Failed("bad_request", f"{param} {rule}", param=param)
 
+    for name in ("max_tokens", "n", "deadline_ms", "priority", "seed", "top_logprobs"):
+        if abs(getattr(request, name) or 0) > LARGEST:
+            refuse(name, f"must be at most {LARGEST}")
     if request.max_tokens is not None and request.max_tokens < 1:
         refuse("max_tokens", "must be at least 1")
     if request.n < 1:
@@ -198,12 +205,14 @@ def needs_of(
 
 
 class Usage(Body, frozen=True, kw_only=True, omit_defaults=False):
-    """Tokens of one answer. `cached_tokens` of the prompt were not computed anew (all, when the answer was cached)."""
+    """Tokens of one answer. `cached_tokens` of the prompt were not computed anew (all, when the answer was cached); the
+    details are what else the engine says."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens_details: dict[str, Any] | None = None
+    prompt_tokens_details: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Accepted(Reply, frozen=True, kw_only=True, omit_defaults=True):

@@ -33,6 +33,8 @@ class Generate(Body, frozen=True, kw_only=True, omit_defaults=True):
     extra: dict[str, Any] = {}
 
 
+SAMPLING_FIELDS = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty")
+"""The fields that say how tokens are drawn; a ChatRequest has the same."""
 CONFIDENCE = "confidence"
 """The kind of the note whose data is a Confidence."""
 
@@ -64,7 +66,8 @@ class Status(Body, frozen=True, kw_only=True, omit_defaults=True):
     request without a token, in line or in a slot, has been there, and `late_ms` how much longer than its prompt
     explains one has been in a slot without a token. `loop_lag_ms` is the worst of late. `token_ms` is the time to the
     first token per prompt token that had to be computed and `answer_ms` how long a slot is held after it, both means of
-    late and 0 until measured; `cache_tokens` is how many tokens of earlier prompts it keeps computed.
+    late and 0 until measured; `cache_tokens` is how many tokens of earlier prompts it keeps computed. `pause_ms` is how
+    long whoever its engine asks wants to be left alone.
     """
 
     seq: int
@@ -86,6 +89,7 @@ class Status(Body, frozen=True, kw_only=True, omit_defaults=True):
     cache_tokens: int = 0
     token_ms: float = 0.0
     answer_ms: float = 0.0
+    pause_ms: float = 0.0
 
 
 STATUS = Topic(

@@ -81,8 +81,9 @@ class Models(Body, frozen=True, kw_only=True, omit_defaults=True):
 class WorkerInfo(Body, frozen=True, kw_only=True, omit_defaults=True):
     """A worker by its own last word: whether it takes requests, its slots, the requests in them and in line
     (`in_flight`), those in line alone (`waiting`), and how long the oldest without a token has waited. For another
-    `cooling_ms` it gets no request, because its last ones have failed; `breaker` is closed, open or half_open. `sent`
-    counts the requests that all routers have sent there. `token_ms` and `answer_ms` are as in Status."""
+    `cooling_ms` it gets no request, as its last ones have failed or its engine was asked for a pause; `breaker` is
+    closed, open or half_open. `sent` counts the requests that all routers have sent there. `token_ms` and `answer_ms`
+    are as in Status."""
 
     name: str
     ready: bool = True

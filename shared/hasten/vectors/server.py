@@ -1,8 +1,6 @@
 """The store on a Qdrant server (or, for tests, qdrant-client's local mode): many processes may share a collection."""
 
-import contextlib
 import copy
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +20,7 @@ from hasten.vectors.store import (
     StoreError,
     Vector,
     Where,
+    in_one_sentence,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class ServerStore:
         """See VectorStore; several replicas may do it at once."""
         check_indexes(indexes)
         client = self._connection
-        with _one_sentence("open the collection"):
+        with in_one_sentence("open the collection"):
             if not await client.collection_exists(self._collection):
                 await self._create(dim)
             info = await client.get_collection(self._collection)
@@ -106,7 +105,7 @@ class ServerStore:
         client, dim = self._opened
         check_points(points, dim)
         for start in range(0, len(points), SLICE):
-            with _one_sentence("write"):
+            with in_one_sentence("write"):
                 made = [self._point(point) for point in points[start : start + SLICE]]
                 await client.upsert(self._collection, made, wait=True)
 
@@ -123,7 +122,7 @@ class ServerStore:
         check_ids(ids)
         if not ids:
             return []
-        with _one_sentence("read points"):
+        with in_one_sentence("read points"):
             return await client.retrieve(self._collection, ids, with_payload=payloads, with_vectors=False)
 
     async def search(self, vector: Vector, where: Where, limit: int) -> list[Match]:
@@ -133,7 +132,7 @@ class ServerStore:
         if limit < 1:
             return []
         rescored = self._models.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING)
-        with _one_sentence("search"), searching.labels(self._collection).time():
+        with in_one_sentence("search"), searching.labels(self._collection).time():
             found = await client.query_points(
                 self._collection,
                 query=np.asarray(vector).tolist(),
@@ -153,7 +152,7 @@ class ServerStore:
         client, _ = self._opened
         if limit < 1:
             return []
-        with _one_sentence("list points"):
+        with in_one_sentence("list points"):
             records, _ = await client.scroll(
                 self._collection,
                 scroll_filter=to_filter(where, self._dialect),
@@ -168,7 +167,7 @@ class ServerStore:
         client, _ = self._opened
         there: list[Any] = [record.id for record in await self._records(ids, payloads=False)]
         if there:
-            with _one_sentence("write"):
+            with in_one_sentence("write"):
                 await client.set_payload(self._collection, payload=payload, points=there, wait=True)
 
     async def delete(self, *, ids: list[str] | None = None, where: Where | None = None) -> int:
@@ -189,13 +188,13 @@ class ServerStore:
 
     async def _delete(self, selector: Any) -> None:
         client, _ = self._opened
-        with _one_sentence("delete"):
+        with in_one_sentence("delete"):
             await client.delete(self._collection, points_selector=selector, wait=True)
 
     async def count(self, where: Where | None = None) -> int:
         """See VectorStore."""
         client, _ = self._opened
-        with _one_sentence("count"):
+        with in_one_sentence("count"):
             matching = to_filter(where, self._dialect)
             return int((await client.count(self._collection, count_filter=matching, exact=True)).count)
 
@@ -205,7 +204,7 @@ class ServerStore:
     async def close(self) -> None:
         """Closes the client."""
         self._dim = None
-        with _one_sentence("close"):
+        with in_one_sentence("close"):
             await self._connection.close()
 
 
@@ -217,14 +216,3 @@ def _copied(payload: dict[str, Any] | None) -> dict[str, Any]:
 def _point_of(record: Any) -> Point:
     vector = np.array(record.vector, dtype=np.float32) if record.vector else None
     return Point(id=str(record.id), vector=vector, payload=_copied(record.payload))
-
-
-@contextlib.contextmanager
-def _one_sentence(verb: str) -> Iterator[None]:
-    """Turns the client's errors, which can quote payloads, into a StoreError that does not."""
-    try:
-        yield
-    except StoreError:
-        raise
-    except Exception as error:
-        raise StoreError(f"the vector store could not {verb} ({type(error).__name__})") from None

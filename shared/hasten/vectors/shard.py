@@ -26,6 +26,7 @@ from hasten.vectors.store import (
     StoreError,
     Vector,
     Where,
+    in_one_sentence,
 )
 
 FULL_SCAN_KB = 10_000
@@ -52,13 +53,13 @@ class Shard:
 
     def copy_from(self, source: Path) -> None:
         """Copies another generation to this place, where there is none."""
-        with _one_sentence("copy the collection"):
+        with in_one_sentence("copy the collection"):
             copy(source, self._place)
 
     def open(self, dim: int, indexes: dict[str, IndexKind]) -> tuple[list[str], int]:
         """Creates or loads the collection and makes the payload indexes that are missing; returns those, and about how
         many points are in no graph."""
-        with _one_sentence("open the collection"):
+        with in_one_sentence("open the collection"):
             if not self._place.exists():
                 self._create(dim)
         with _readable(self._place):
@@ -118,7 +119,7 @@ class Shard:
 
     def get(self, ids: list[str], *, vectors: bool = False) -> list[Point]:
         """The points that exist among these ids."""
-        with _one_sentence("read points"):
+        with in_one_sentence("read points"):
             return [_point_of(record) for record in self._shard.retrieve(ids, True, vectors)]
 
     def search(self, vector: Vector, where: Where, limit: int) -> list[Match]:
@@ -126,7 +127,7 @@ class Shard:
         engine = self._engine
         rescored = engine.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING)
         params = engine.SearchParams(exact=TENANT not in where.equal, hnsw_ef=EF, quantization=rescored)
-        with _one_sentence("search"):
+        with in_one_sentence("search"):
             request = engine.SearchRequest(
                 engine.Query.Nearest(vector),
                 limit=limit,
@@ -140,7 +141,7 @@ class Shard:
     def scroll(self, where: Where, limit: int, fields: list[str] | None, *, vectors: bool) -> list[Point]:
         """Up to `limit` points that match, with these fields of their payloads (None: all)."""
         payload: Any = True if fields is None else fields or False
-        with _one_sentence("list points"):
+        with in_one_sentence("list points"):
             request = self._engine.ScrollRequest(
                 limit=limit, filter=to_filter(where, self._dialect), with_payload=payload, with_vector=vectors
             )
@@ -159,23 +160,23 @@ class Shard:
         return len(there)
 
     def _existing(self, ids: list[str]) -> list[str]:
-        with _one_sentence("read points"):
+        with in_one_sentence("read points"):
             return [str(record.id) for record in self._shard.retrieve(ids, False, False)]
 
     def count(self, where: Where | None) -> int:
         """How many points match, exactly."""
-        with _one_sentence("count"):
+        with in_one_sentence("count"):
             return int(self._shard.count(self._engine.CountRequest(exact=True, filter=to_filter(where, self._dialect))))
 
     def optimize(self) -> None:
         """Builds the tenants' graphs, reclaims the room of what was deleted, and flushes: only then is it smaller."""
-        with _one_sentence("optimise"):
+        with in_one_sentence("optimise"):
             self._shard.optimize()
             self._shard.flush()
 
     def flush(self) -> None:
         """Writes everything to the segments, so that the log to replay at the next start is short."""
-        with _one_sentence("flush"):
+        with in_one_sentence("flush"):
             self._shard.flush()
 
     def close(self) -> None:
@@ -187,7 +188,7 @@ class Shard:
 
     def _update(self, operation: str, *arguments: Any) -> None:
         self._check_room(DELETE_RESERVE if operation == "delete_points" else RESERVE)
-        with _one_sentence("write"):
+        with in_one_sentence("write"):
             self._shard.update(getattr(self._engine.UpdateOperation, operation)(*arguments))
 
     def _check_room(self, reserve: int) -> None:
@@ -199,17 +200,6 @@ class Shard:
 def _point_of(record: Any) -> Point:
     vector = np.array(record.vector, dtype=np.float32) if record.vector else None
     return Point(id=str(record.id), vector=vector, payload=record.payload or {})
-
-
-@contextlib.contextmanager
-def _one_sentence(verb: str) -> Iterator[None]:
-    """Turns the engine's errors, which can quote payloads, into a StoreError that does not."""
-    try:
-        yield
-    except StoreError:
-        raise
-    except Exception as error:
-        raise StoreError(f"the vector store could not {verb} ({type(error).__name__})") from None
 
 
 @contextlib.contextmanager

@@ -1,5 +1,7 @@
 """What the cache and the retriever ask of a vector store; every adapter passes the same conformance suite."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -26,6 +28,17 @@ was .977, with it .994, at the same speed."""
 
 class StoreError(RuntimeError):
     """The store cannot do what was asked; the text is one sentence without data."""
+
+
+@contextlib.contextmanager
+def in_one_sentence(verb: str) -> Iterator[None]:
+    """Turns an engine's or a client's errors, which can quote payloads, into a StoreError that does not."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        raise StoreError(f"the vector store could not {verb} ({type(error).__name__})") from None
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):

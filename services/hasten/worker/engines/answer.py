@@ -2,9 +2,17 @@
 
 from typing import Any
 
+import msgspec
+from msgspec import UNSET
+
 from hasten.messages.chat import Usage
 from hasten.worker.engines.engine import Delta, End, EngineError
-from hasten.worker.engines.refusal import refusal
+from hasten.worker.engines.refusal import RETRY_MS, refusal
+
+BROKEN_OFF = ("error", "abort", "aborted", "cancelled")
+"""What some servers give as a finish reason when there was none."""
+LEAST_LOGPROB = -9999.0
+"""What OpenAI says of a token that is all but impossible; the infinity of others is no JSON."""
 
 
 class Answer:
@@ -18,58 +26,146 @@ class Answer:
         self._finish_reason = ""
         self._usage = Usage()
         self._spoken = False
+        self._text, self._reasoning = _Text(), _Text()
+        self._anonymous = 0
 
     def take(self, plain: dict[str, Any]) -> list[Delta]:
-        """The deltas in one object; raises EngineError for an error object. Choices beyond the first are not ours."""
+        """The deltas in one object. Choices beyond the first are not ours.
+
+        Raises EngineError for an error object and for an object of another form: a word that is not understood is
+        never left out in silence.
+        """
         if plain.get("error"):
             raise refusal(plain["error"])
         if isinstance(usage := plain.get("usage"), dict):
             self._usage = usage_of(usage)
         deltas = []
-        for choice in plain.get("choices") or ():
+        for choice in map(_object, _list(plain.get("choices"))):
             if choice.get("index") in (0, None):
-                self._finish_reason = choice.get("finish_reason") or self._finish_reason
-                deltas += [delta] if (delta := _delta_of(choice)) else []
+                reason = choice.get("finish_reason")
+                self._finish_reason = reason if isinstance(reason, str) and reason else self._finish_reason
+                deltas += [delta] if (delta := self._delta_of(choice)) else []
         self._spoken = self._spoken or any(delta.text or delta.tool_calls for delta in deltas)
         return deltas
 
     def end(self) -> End:
         """The end of a whole answer; raises EngineError(incomplete) for one that only broke off, or is no answer."""
-        if not self._finish_reason:
+        if not self._finish_reason or self._finish_reason in BROKEN_OFF:
             raise EngineError("incomplete", "the answer broke off without a finish reason")
         if self._finish_reason == "stop" and not self._spoken and not self._may_be_empty:
             raise EngineError("incomplete", "the answer was empty")
         return End(finish_reason=self._finish_reason, usage=self._usage)
 
+    def _delta_of(self, choice: dict[str, Any]) -> Delta | None:
+        """What a streamed choice (or the `message` of a whole one) adds; None for nothing. A refusal is text."""
+        piece = _object(choice.get("delta") or choice.get("message"))
+        if piece.get("function_call"):
+            raise EngineError("unsupported", "functions are called as tools only: ask with tools", param="tools")
+        thought = _string(piece.get("reasoning_content")) or _string(piece.get("reasoning"))
+        made = Delta(
+            text=self._text.add(_said(piece.get("content")) + _string(piece.get("refusal"))),
+            reasoning=self._reasoning.add(thought),
+            tool_calls=[self._numbered(_call(_object(one))) for one in _list(piece.get("tool_calls"))] or None,
+            logprobs=_logprobs(choice.get("logprobs")),
+        )
+        return made if made.text or made.reasoning or made.tool_calls or made.logprobs else None
 
-def _delta_of(choice: dict[str, Any]) -> Delta | None:
-    """What a streamed choice (or the `message` of a whole one) adds; None for nothing."""
-    piece = choice.get("delta") or choice.get("message") or {}
-    made = Delta(
-        text=_text(piece.get("content")),
-        reasoning=_text(piece.get("reasoning_content") or piece.get("reasoning")),
-        tool_calls=piece.get("tool_calls") or None,
-        logprobs=_logprobs(choice.get("logprobs")),
-    )
-    return made if made.text or made.reasoning or made.tool_calls or made.logprobs else None
+    def _numbered(self, call: dict[str, Any]) -> dict[str, Any]:
+        """With neither an index nor an id nothing but its name says that a call begins: it gets an index here."""
+        if call.get("index") is None and not call.get("id"):
+            self._anonymous += bool(call["function"].get("name"))
+            return {**call, "index": self._anonymous - 1} if self._anonymous else call
+        return call
+
+
+class _Text:
+    """One kind of text. Half a surrogate pair waits for the other half; one that stays alone is no character."""
+
+    def __init__(self) -> None:
+        self._half = ""
+
+    def add(self, piece: str) -> str:
+        """What can be shown with this piece."""
+        text = self._half + piece
+        if text.isascii():
+            self._half = ""
+            return text
+        self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+        whole = text.removesuffix(self._half) if self._half else text
+        return whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _said(content: Any) -> str:
+    """Text, or the text of content parts, which some servers stream as well; raises EngineError for any other part."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = [_object(part) for part in _list(content)]
+    if not all(isinstance(part.get("text"), str) for part in parts):
+        raise _odd()
+    return "".join(part["text"] for part in parts)
+
+
+def _call(delta: dict[str, Any]) -> dict[str, Any]:
+    """A delta of a tool call, its arguments as text: some servers send the object itself."""
+    function = dict(_object(delta.get("function")))
+    if isinstance(function.get("arguments"), dict):
+        function["arguments"] = msgspec.json.encode(function["arguments"]).decode()
+    for text in (delta.get("id"), function.get("name"), function.get("arguments")):
+        _string(text)
+    if not _is_number(delta.get("index")):
+        raise _odd()
+    return {**delta, "function": function}
+
+
+def _is_number(index: Any) -> bool:
+    return index is None or (isinstance(index, int) and not isinstance(index, bool))
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if value is None or isinstance(value, dict):
+        return value or {}
+    raise _odd()
+
+
+def _list(value: Any) -> list[Any]:
+    if value is None or isinstance(value, list):
+        return value or []
+    raise _odd()
+
+
+def _string(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise _odd()
+
+
+def _odd() -> EngineError:
+    return EngineError("upstream", "an object of the stream has another form than OpenAI's", retry_after_ms=RETRY_MS)
 
 
 def _logprobs(plain: Any) -> list[float]:
     tokens = plain.get("content") if isinstance(plain, dict) else None
-    found = [token.get("logprob") for token in tokens or () if isinstance(token, dict)]
-    return [float(one) for one in found if isinstance(one, int | float)]
+    found = [token.get("logprob") for token in tokens if isinstance(token, dict)] if isinstance(tokens, list) else []
+    return [max(LEAST_LOGPROB, min(0.0, one)) for one in found if isinstance(one, int | float) and one == one]
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def _count(value: Any) -> int:
+    """A number of tokens; 0 for what is none."""
+    return int(value) if isinstance(value, int | float) and 0 < value < 2**53 and value == value // 1 else 0
+
+
+def _counts(plain: Any) -> dict[str, Any]:
+    found = plain if isinstance(plain, dict) else {}
+    return {name: _count(value) for name, value in found.items() if isinstance(value, int | float)}
 
 
 def usage_of(plain: dict[str, Any]) -> Usage:
-    """OpenAI's usage object as ours; what it lacks is 0."""
-    details = plain.get("prompt_tokens_details") or {}
+    """OpenAI's usage object as ours; what it lacks, or says in another form, is 0."""
+    prompt, details = _count(plain.get("prompt_tokens")), _counts(plain.get("prompt_tokens_details"))
     return Usage(
-        prompt_tokens=plain.get("prompt_tokens") or 0,
-        completion_tokens=plain.get("completion_tokens") or 0,
-        cached_tokens=details.get("cached_tokens") or 0,
-        completion_tokens_details=plain.get("completion_tokens_details"),
+        prompt_tokens=prompt,
+        completion_tokens=_count(plain.get("completion_tokens")),
+        cached_tokens=min(details.pop("cached_tokens", 0), prompt),
+        prompt_tokens_details=details or UNSET,
+        completion_tokens_details=_counts(plain.get("completion_tokens_details")) or None,
     )

@@ -5,19 +5,9 @@ from typing import Any
 import msgspec
 
 from hasten.messages.chat import Turn
-from hasten.messages.generate import Generate
+from hasten.messages.generate import SAMPLING_FIELDS, Generate
 
-_OPTIONS = (
-    "max_tokens",
-    "temperature",
-    "top_p",
-    "seed",
-    "frequency_penalty",
-    "presence_penalty",
-    "tools",
-    "tool_choice",
-    "response_format",
-)
+_OPTIONS = ("max_tokens", *SAMPLING_FIELDS, "tools", "tool_choice", "response_format")
 
 
 def chat_body(request: Generate) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class Engine(Protocol):
     """An engine that runs one model. The worker never asks for more than `slots` generations at once.
 
     `continues`: it can go on from the beginning of an answer. `capabilities`: what requests may ask of it (tools,
-    json, vision), beyond text.
+    json, vision), beyond text. One that asks others may have `pause_ms`: how long they want to be left alone.
     """
 
     @property

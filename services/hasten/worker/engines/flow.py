@@ -9,6 +9,9 @@ from typing import Any
 from hasten.worker.engines.answer import Answer
 from hasten.worker.engines.engine import Delta, End, EngineError
 
+MOST = 4096
+"""Objects that wait for a reader before a producer that can be slowed down is."""
+
 
 class Flow:
     """Events of one generation: the producer's `put` and `end`, the reader's `get`, and `stop` for either to give up.
@@ -20,7 +23,7 @@ class Flow:
     def __init__(self, on_stop: Callable[[], object] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._events: deque[Any] = deque()
-        self._there = asyncio.Event()
+        self._there, self._taken = asyncio.Event(), asyncio.Event()
         self._waking = False
         self.on_stop = on_stop
         self.stopped = self.ended = False
@@ -48,10 +51,17 @@ class Flow:
             self._there.clear()
             await self._there.wait()
         event = self._events.popleft()
+        self._taken.set()
         if isinstance(event, Exception):
             raise event
         self.ended = event is None
         return event
+
+    async def room(self) -> None:
+        """Waits, in the loop of the reader, while that is far behind."""
+        while len(self._events) >= MOST and not self.stopped:
+            self._taken.clear()
+            await self._taken.wait()
 
     def stop(self) -> None:
         """Gives up: the producer hears of it by `put` or `on_stop`, the reader by EngineError(cancelled)."""
@@ -59,6 +69,7 @@ class Flow:
             return
         self.stopped = True
         self._events.clear()
+        self._taken.set()
         self.put(EngineError("cancelled", "the generation was stopped"))
         if self.on_stop is not None:
             self.on_stop()

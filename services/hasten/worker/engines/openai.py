@@ -24,14 +24,17 @@ from hasten.worker.engines.flow import Flow, relay
 from hasten.worker.engines.lane import FRESH, LaneTransport
 from hasten.worker.engines.refusal import refusal, retry_after_ms, trouble
 from hasten.worker.engines.secret import SecretTransport, split_url
-from hasten.worker.engines.sse import BadStream, EventParser, objects
+from hasten.worker.engines.sse import LONGEST, BadStream, EventParser, objects
 
 log = logger("worker")
 DROPPED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
 """How a kept connection shows that the server has closed it meanwhile."""
 PAUSES = (429, 503)
 """Statuses whose Retry-After holds for whoever comes next as well."""
+END_MARK = "[DONE]"
 KEPT_S = 20.0
+LONGEST_ERROR = 256 * 1024
+"""Bytes read of a refusal."""
 LEFT_S = 1.0
 """How long a body may go on after its last event before its connection is given up."""
 
@@ -110,20 +113,26 @@ class OpenAIEngine:
             log.warning("the server of %s refuses its key (status %d)", self._model.name, response.status_code)
 
     def _headers(self) -> dict[str, str]:
-        headers, name = {"Content-Type": "application/json", "Accept": "text/event-stream"}, self._config.api_key_env
+        plain = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        headers, name = {"Content-Type": "application/json", **plain}, self._config.api_key_env
         if not name:
             return headers
         if not (key := os.environ.get(name)):
             raise SettingsError(f"the model {self._model.name} needs its key in the variable {name}")
         return {**headers, "Authorization": f"Bearer {key}"}
 
+    @property
+    def pause_ms(self) -> float:
+        """How long the server wants to be left alone."""
+        return max(0.0, 1000 * (self._free_at - asyncio.get_running_loop().time()))
+
     async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
         """Relays the server's deltas. An end without a finish reason, and a stop without a word, are failures."""
         if self._client is None:
             raise EngineError("unavailable", "the engine is not running", retry_after_ms=1000)
-        if (left := self._free_at - asyncio.get_running_loop().time()) > 0:
+        if (left_ms := self.pause_ms) > 0:
             detail = "the model server has asked for a pause"
-            raise EngineError("overloaded", detail, retry_after_ms=math.ceil(1000 * left))
+            raise EngineError("overloaded", detail, retry_after_ms=math.ceil(left_ms))
         flow = self._flows[request_id] = Flow()
         exchange = asyncio.get_running_loop().create_task(self._exchange(self._client, request, flow))
         flow.on_stop = exchange.cancel
@@ -211,7 +220,7 @@ class OpenAIEngine:
 async def _put_objects(response: httpx.Response, flow: Flow) -> None:
     """Puts the JSON objects of a response into the flow, and its end; a server that does not stream has sent one."""
     if response.headers.get("content-type", "").startswith("application/json"):
-        for plain in objects((await response.aread()).decode("utf-8", "replace")):
+        for plain in objects(await _text_of(response, LONGEST)):
             flow.put(plain)
         flow.end()
         return
@@ -221,20 +230,23 @@ async def _put_objects(response: httpx.Response, flow: Flow) -> None:
             flow.end()
             await _use_up(body)
             return
+        await flow.room()
     _put_events(parser.finish(), flow)
     flow.end()
 
 
 def _put_events(events: Iterable[tuple[bool, str]], flow: Flow) -> bool:
-    """Whether [DONE] was among them: nothing after it counts."""
+    """Whether [DONE] was among them: nothing after it counts. Proxies put it into one event with the last object, and
+    comments into events."""
     for is_error, data in events:
-        if data.strip() == "[DONE]":
-            return True
+        said = data.strip()
         if is_error:
             flow.put({"error": _error_in(data)})
-        else:
-            for plain in objects(data):
+        elif not said.startswith(":"):
+            for plain in objects(said.removesuffix(END_MARK)):
                 flow.put(plain)
+        if said.endswith(END_MARK) and not is_error:
+            return True
     return False
 
 
@@ -256,7 +268,17 @@ def _error_in(text: str) -> dict[str, Any]:
 
 
 async def _error_of(response: httpx.Response) -> dict[str, Any]:
-    return _error_in((await response.aread()).decode("utf-8", "replace"))
+    return _error_in(await _text_of(response, LONGEST_ERROR))
+
+
+async def _text_of(response: httpx.Response, most: int) -> str:
+    """The whole body; raises BadStream for one of more bytes than `most`."""
+    parts, size = [], 0
+    async for raw in response.aiter_bytes():
+        parts.append(raw)
+        if (size := size + len(raw)) > most:
+            raise BadStream("the body of the response is too long")
+    return b"".join(parts).decode("utf-8", "replace")
 
 
 def _wants_other_limit(error: dict[str, Any]) -> bool:

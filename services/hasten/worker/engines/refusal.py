@@ -22,10 +22,10 @@ RETRY_MS = 1000
 _WORD = re.compile(r"[A-Za-z_]{1,48}")
 _PARAMS = frozenset(Generate.__struct_fields__)
 _OVERFLOWS = frozenset({"context_length_exceeded", "exceed_context_size_error"})
-_OVERFLOW = re.compile(r"maximum context length is (\d+) tokens(?:.*?\b(\d+) input tokens)?", re.DOTALL)
+_OVERFLOW = re.compile(r"maximum context length is (\d{1,9}) tokens(?:.*?\b(\d{1,9}) input tokens)?", re.DOTALL)
 """vLLM's words for it, which has no code of its own."""
 _SOON = re.compile(
-    r"(?:try again|retry) (?:in|after) (?:(\d+)m(?!s))?\s*(?:(\d+(?:\.\d+)?)\s*(ms|s)\b)?", re.IGNORECASE
+    r"(?:try again|retry) (?:in|after) (?:(\d{1,9})m(?!s))?\s*(?:(\d+(?:\.\d+)?)\s*(ms|s)\b)?", re.IGNORECASE
 )
 _SECONDS = re.compile(r"\s*(\d+(?:\.\d+)?)\s*s?\s*")
 _CALLERS = {400: "bad_request", 413: "too_large", 422: "bad_request", 429: "overloaded"}
@@ -41,7 +41,7 @@ def refusal(error: Any, status: int | None = None, headers: Mapping[str, str] | 
     if _OVERFLOWS & set(words) or (status == 400 and _OVERFLOW.search(str(plain.get("message")))):
         return EngineError("context_overflow", _overflow(plain))
     code: Code = _CALLERS.get(status, "upstream")  # type: ignore[assignment]
-    param = plain.get("param") if plain.get("param") in _PARAMS else None
+    param = named if isinstance(named := plain.get("param"), str) and named in _PARAMS else None
     what = ", ".join([f"status {status}", *words, *([param] if param else [])])
     retry = retry_after_ms(headers or {}, plain)
     if retry is None and code in ("overloaded", "upstream"):
@@ -109,7 +109,7 @@ def _times(value: Any, factor: float) -> float | None:
 def _until(text: str) -> float | None:
     try:
         return (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds() * 1000
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

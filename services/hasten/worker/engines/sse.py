@@ -5,7 +5,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-LONGEST_LINE = 8 * 1024 * 1024
+LONGEST = 8 * 1024 * 1024
+"""Characters of a line, and of the data of an event."""
 _scan = json.JSONDecoder().raw_decode
 
 
@@ -22,9 +23,11 @@ class EventParser:
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")()
-        self._rest = ""
+        self._rest: list[str] = []
+        self._rests = 0
         self._first = True
         self._data: list[str] = []
+        self._size = 0
         self._name = ""
 
     def feed(self, raw: bytes) -> Iterator[tuple[bool, str]]:
@@ -47,15 +50,25 @@ class EventParser:
         return text
 
     def _lines(self, text: str, *, final: bool) -> Iterator[tuple[bool, str]]:
-        text = self._rest + text
+        """A line that comes in many pieces is put together once."""
+        decides = final or "\n" in text or "\r" in text or self._rest[-1:] == ["\r"]
+        self._rest.append(text)
+        self._rests += len(text)
+        if not decides:
+            return self._bounded(self._rests)
+        text = "".join(self._rest)
         held = text.endswith("\r") and not final
         lines = (text[:-1] if held else text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
         last = "" if final else lines.pop()
-        self._rest = last + ("\r" if held else "")
-        if len(self._rest) > LONGEST_LINE:
-            raise BadStream("a line of the stream is too long")
+        self._rest = [last, "\r"] if held else [last]
+        self._rests = len(last) + held
+        self._bounded(self._rests)
         for line in lines:
             yield from self._line(line)
+
+    def _bounded(self, size: int) -> None:
+        if size > LONGEST:
+            raise BadStream("a line or an event of the stream is too long")
 
     def _line(self, line: str) -> Iterator[tuple[bool, str]]:
         if not line:
@@ -64,13 +77,15 @@ class EventParser:
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if field == "data":
+            self._size += len(value)
+            self._bounded(self._size)
             self._data.append(value)
         elif field == "event":
             self._name = value
 
     def _dispatch(self) -> Iterator[tuple[bool, str]]:
         data, error = "\n".join(self._data), self._name == "error"
-        self._data, self._name = [], ""
+        self._data, self._name, self._size = [], "", 0
         if data.strip():
             yield error, data
 

@@ -25,8 +25,8 @@ from hasten.worker.engines.vllm_tools import reader
 ENVIRONMENT = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 """What is set unless the operator has set it: nothing is reported to anyone, and threads are not bound to cores, since
 the loop of this process starves where they are."""
-END_S = 10.0
-"""How long vLLM's own process may take to end before it is killed."""
+END_S = 15.0
+"""How long vLLM's own process may take to end before it is killed; it gives those that it has started nine seconds."""
 
 
 class VLLMEngine:
@@ -42,7 +42,7 @@ class VLLMEngine:
         self.slots = model.engine.slots
         tools = bool(model.engine.vllm_tool_parser) and "tools" in model.capabilities
         self.capabilities = ["json", "tools"] if tools else ["json"]
-        self._loading: asyncio.Task[Any] | None = None
+        self._loading: asyncio.Task[None] | None = None
         self._llm: Any = None
         self._ids = itertools.count()
         self._flows: dict[str, Flow] = {}
@@ -62,10 +62,11 @@ class VLLMEngine:
     async def start(self) -> None:
         """Loads the checkpoint, some twenty seconds; raises ImportError or SettingsError in one sentence."""
         self._loading = asyncio.get_running_loop().create_task(asyncio.to_thread(self._load))
-        self._llm = await asyncio.shield(self._loading)
+        await asyncio.shield(self._loading)
         await self._warm_up()
 
-    def _load(self) -> Any:
+    def _load(self) -> None:
+        """Not by its result: what a future holds outlives the loop, and vLLM's own clean-up fails then."""
         os.environ.setdefault("OMP_NUM_THREADS", str(self._model.engine.threads))
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
@@ -75,7 +76,7 @@ class VLLMEngine:
         except ImportError:
             raise ImportError("the engine vllm needs `pip install 'hasten[vllm]'`") from None
         try:
-            return AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments()))
+            self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments()))
         except Exception as error:
             what = f"vLLM cannot load {self._path} ({type(error).__name__}); its own log says why"
             raise SettingsError(what) from None
@@ -175,10 +176,13 @@ class VLLMEngine:
         for flow in list(self._flows.values()):
             flow.stop()
         await self.drain()
-        loading, self._loading, self._llm = self._loading, None, None
+        loading, self._loading = self._loading, None
         if loading is not None:
             with suppress(Exception):
-                llm = await loading
+                await loading
+        llm, self._llm = self._llm, None
+        if llm is not None:
+            with suppress(Exception):
                 await asyncio.to_thread(llm.shutdown, timeout=END_S)
 
 

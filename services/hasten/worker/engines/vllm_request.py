@@ -3,10 +3,9 @@
 from typing import Any
 
 from hasten.messages.chat import Turn
-from hasten.messages.generate import Generate
+from hasten.messages.generate import SAMPLING_FIELDS, Generate
 from hasten.worker.engines.engine import EngineError
 
-_OPTIONS = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty")
 SAMPLING = frozenset(
     {
         "allowed_token_ids",
@@ -49,7 +48,7 @@ def sampling(request: Generate, room: int) -> dict[str, Any]:
 
     `structured_outputs` is a plain object still. A request's own fields win over `extra`.
     """
-    options = {name: value for name in _OPTIONS if (value := getattr(request, name)) is not None}
+    options = {name: value for name in SAMPLING_FIELDS if (value := getattr(request, name)) is not None}
     extra = {name: value for name, value in request.extra.items() if name in SAMPLING}
     if isinstance(bias := extra.get("logit_bias"), dict):
         extra["logit_bias"] = {int(token): weight for token, weight in bias.items()}
