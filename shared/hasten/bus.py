@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import math
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
@@ -20,16 +18,13 @@ from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, RESUMABLE, 
 from hasten.lookout import Lookout
 from hasten.messages.chat import CANCEL, STOP, Nothing
 from hasten.messages.failure import Failed, Failure
+from hasten.outage import AGAIN_S, Outage, is_unavailable
 from hasten.stream import IDLE_S, Stream
 from hasten.telemetry import counter, logger, where
 from hasten.topics import Topic, checked, random_id
 from hasten.tries import Tries, reply_of
 
 INBOX = "_INBOX"
-LATE_REPLY_S = 2.0
-"""How long after a reconnect a reply may come to a request from before it: what was sent meanwhile may be lost. Others
-may not be back, or know what they need, for as long: that they are unavailable is not believed until then."""
-AGAIN_S = 0.1
 Sink = Callable[[Msg], None]
 SendTo = Callable[[str], Awaitable[None]]
 
@@ -64,9 +59,7 @@ class Bus:
         """Whether this is a service's connection; a tenant's may publish to no inbox and look for no process."""
         self._sinks: dict[str, Sink] = {}
         self._telling: set[asyncio.Task[None]] = set()
-        self._asked: set[asyncio.Future[Msg]] = set()
-        self._doubtful: set[asyncio.Future[Msg]] = set()
-        self._returned_s = -math.inf
+        self._outage = Outage()
         self.js = client.jetstream(timeout=5)
 
     @classmethod
@@ -95,8 +88,8 @@ class Bus:
                     url,
                     name=name,
                     error_cb=on_error,
-                    disconnected_cb=bus._on_disconnect,
-                    reconnected_cb=bus._on_reconnect,
+                    disconnected_cb=bus._outage.begin,
+                    reconnected_cb=bus._outage.end,
                     max_reconnect_attempts=-1,
                     ping_interval=10,
                     pending_size=64 * 1024 * 1024,
@@ -112,15 +105,6 @@ class Bus:
             raise Unreachable(f"no NATS server answers at {without_secret(url)} ({why})") from None
         connected = True
         return bus
-
-    async def _on_disconnect(self) -> None:
-        self._doubtful |= self._asked
-        self._returned_s = math.inf
-
-    async def _on_reconnect(self) -> None:
-        doubtful, self._doubtful = self._doubtful, set()
-        self._returned_s = time.monotonic()
-        asyncio.get_running_loop().call_later(LATE_REPLY_S, _give_up, doubtful)
 
     def _on_reply(self, msg: Msg) -> None:
         sink = self._sinks.get(msg.subject.rpartition(".")[2])
@@ -159,9 +143,8 @@ class Bus:
 
     @property
     def unsettled(self) -> bool:
-        """Whether the connection is away, or came back so lately that what is not heard of others says nothing of
-        them."""
-        return not self.connected or time.monotonic() < self._returned_s + LATE_REPLY_S
+        """Whether the connection is away, or came back so lately that what is not heard of others says nothing."""
+        return not self.connected or self._outage.recent
 
     @property
     def outstanding(self) -> int:
@@ -230,8 +213,8 @@ class Bus:
         Raises BadName for a token or request id that may not be in a subject, and nothing else. `deadline_ms` is
         absolute (unix ms); without it the request may take `DEFAULT_TIMEOUT_S`. A request that was sent before the
         connection was lost and has no reply `LATE_REPLY_S` after it is back fails as disconnected; until then one
-        that is `unavailable` is sent again. When the caller is cancelled, whoever works on it is told to stop. One that
-        may be answered twice is sent again after each silence of `again_s`: the replica that got it may hang.
+        that is `unavailable` is sent anew. When the caller is cancelled, whoever works on it is told to stop. One that
+        may be answered twice is sent again after each silence of `again_s`: its replica may hang or be dead.
         """
         deadline_ms, request_id = deadline_ms or now_ms() + DEFAULT_TIMEOUT_S * 1000, request_id or random_id()
         subject, sent_headers = topic.subject(**tokens), self._headers(deadline_ms, request_id, headers)
@@ -242,7 +225,7 @@ class Bus:
         try:
             while True:
                 reply = await self._ask(topic, send, deadline_ms, again_s)
-                if not (isinstance(reply, Failure) and reply.code == "unavailable" and self.unsettled):
+                if not (is_unavailable(reply) and self.unsettled):
                     return reply
                 await asyncio.sleep(AGAIN_S)
         except asyncio.CancelledError:
@@ -257,7 +240,7 @@ class Bus:
                 answer.set_result(msg)
 
         reply, forget = self._open(receive)
-        self._asked.add(answer)
+        self._outage.waits(answer)
         tries = Tries(topic, lambda: send(reply), again_s)
         try:
             async with asyncio.timeout(max(0.0, (deadline_ms - now_ms()) / 1000)), tries:
@@ -271,8 +254,7 @@ class Bus:
         finally:
             forget()
             answer.cancel()
-            self._asked.discard(answer)
-            self._doubtful.discard(answer)
+            self._outage.waits_no_more(answer)
 
     async def stream(
         self,
@@ -391,10 +373,3 @@ class Bus:
         with contextlib.suppress(OSError):
             await self._client.close()
         return left
-
-
-def _give_up(unanswered: set[asyncio.Future[Msg]]) -> None:
-    for answer in unanswered:
-        if not answer.done():
-            lost = Failed("disconnected", "the connection was lost before the answer came", retry_after_ms=1000)
-            answer.set_exception(lost)

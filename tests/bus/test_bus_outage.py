@@ -10,11 +10,12 @@ import pytest
 from patience import until
 from small_talk import ECHO, TELL, Company, Said, Say, Tell, echo, tell
 
-from hasten.bus import LATE_REPLY_S, Bus, Unreachable
+from hasten.bus import Bus, Unreachable
 from hasten.deadline import now_ms
 from hasten.messages.chat import Chunk, Done, Ping
 from hasten.messages.failure import RETRYABLE, Failed, Failure
 from hasten.nats_server import NatsServer, free_port
+from hasten.outage import LATE_REPLY_S
 from hasten.service import Call
 
 
@@ -191,7 +192,7 @@ async def test_what_is_asked_during_an_outage_is_answered_after_it(
 async def test_what_nobody_is_back_to_answer_is_asked_again(
     nats_server: NatsServer, bus: Bus, company: Company, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hasten.bus.LATE_REPLY_S", 60.0)
+    monkeypatch.setattr("hasten.outage.LATE_REPLY_S", 60.0)
     await nats_server.stop(kill=True)
     await until(lambda: not bus.connected)
     asked = asyncio.create_task(bus.request(ECHO, Say(text="x"), deadline_ms=now_ms() + 60_000, tenant="acme"))

@@ -110,7 +110,7 @@ async def test_a_silence_while_the_server_was_away_is_not_the_workers_fault(
     nats_server: NatsServer, bus: Bus, peers: Scripted, told: list[Attempted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else an outage of NATS opens the breaker of every worker, and a model with one worker has none to go on with."""
-    monkeypatch.setattr("hasten.bus.LATE_REPLY_S", 600.0)
+    monkeypatch.setattr("hasten.outage.LATE_REPLY_S", 600.0)
     lost: list[int] = []
 
     async def is_lost(seq: int, *_: Any) -> None:

@@ -73,7 +73,7 @@ async def test_after_an_outage_workers_are_waited_for_until_they_are_heard_of_ag
         begun.append(request.continues)
         await call.send(Chunk(seq=0, text="The " if len(begun) == 1 else "tide rises."))
         if len(begun) == 1:
-            peers.workers, replicas.all[0].bus._returned_s = (), time.monotonic() + 600
+            peers.workers, replicas.all[0].bus._outage._returned_s = (), time.monotonic() + 600
             await call.send(Chunk(seq=2, text="never read"))
         else:
             await call.send(Done(finish_reason="stop", model="m", chunks=1))
