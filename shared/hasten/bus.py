@@ -349,7 +349,7 @@ class Bus:
         """Stops a request that its caller has left. A service tells those who may have it, a tenant's client everybody:
         it may not speak to them alone."""
         hearer = topic.hearer(tokens) if self.serves else None
-        to, whom = (STOP, {"hearer": hearer}) if hearer is not None else (CANCEL, dict[str, str]())
+        to, whom = (CANCEL, dict[str, str]()) if hearer is None else (STOP, {"hearer": hearer})
         if tenant:
             with contextlib.suppress(nats.errors.Error):
                 await self.publish(to, Nothing(), **whom, tenant=tenant, request_id=request_id)
