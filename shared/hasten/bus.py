@@ -349,10 +349,11 @@ class Bus:
         """Stops a request that its caller has left. A service tells those who may have it, a tenant's client everybody:
         it may not speak to them alone."""
         hearer = topic.hearer(tokens) if self.serves else None
-        to, whom = (CANCEL, dict[str, str]()) if hearer is None else (STOP, {"hearer": hearer})
         if tenant:
+            key = {"tenant": tenant, "request_id": request_id}
+            subject = CANCEL.subject(**key) if hearer is None else STOP.subject(hearer=hearer, **key)
             with contextlib.suppress(nats.errors.Error):
-                await self.publish(to, Nothing(), **whom, tenant=tenant, request_id=request_id)
+                await self.send(subject, Nothing())
 
     def watch_reader(self, gone: Callable[[], None]) -> tuple[str, Callable[[], None]]:
         """A reply subject to publish chunks with: `gone` is called when the server says that nobody reads them.
