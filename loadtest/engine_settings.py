@@ -272,6 +272,7 @@ def _processor_s() -> float:
 
 CLOCKS: dict[str, dict[str, Clock]] = {
     "llama": {"wall": time.perf_counter, "cpu": time.process_time},
+    "sim": {"wall": time.perf_counter, "cpu": time.process_time},
     "vllm": {"wall": time.perf_counter, "cpu": _processor_s},
 }
 PARTS = ("prefix", "speculative", "slots", "quantization", "batch", "context")

