@@ -198,7 +198,7 @@ def _calls(*replicas: Replica) -> list[Any]:
 async def test_a_lost_reader_who_does_not_come_back_stops_the_generation(
     nats_server: NatsServer, peers: Scripted
 ) -> None:
-    peers.answer = ANSWER
+    peers.answer = ANSWER + " and more" * 2000
     async with running(nats_server, 1, grace_s=0.2) as replicas:
         gate = Gate(peers, 5)
         bus = await Bus.connect(nats_server.url)
@@ -208,8 +208,10 @@ async def test_a_lost_reader_who_does_not_come_back_stops_the_generation(
         await bus._abandon()
         gate.open()
         peers.chunk_delay_s = 0.05
+        await until(lambda: peers.cancelled)
         await until(lambda: not replicas.all[0].unit._flights.all)
         await until(lambda: not len(replicas.all[0].unit._seats))
+        assert peers.cancelled == ["w1"], "it was stopped, and had not come to its end"
 
 
 async def test_a_lost_reader_who_says_that_it_has_left_is_not_waited_for(
@@ -229,6 +231,8 @@ async def test_a_lost_reader_who_says_that_it_has_left_is_not_waited_for(
         await until(lambda: unit._seats._kept)
         await replicas.client.publish(CANCEL, Nothing(), tenant="acme", request_id="r1")
         await until(lambda: not unit._flights.all and not len(unit._seats))
+        await until(lambda: peers.cancelled)
+        assert peers.cancelled == ["w1"], "it was stopped, and had not come to its end"
 
 
 async def test_a_request_of_another_tenant_is_not_found(replicas: Replicas, peers: Scripted) -> None:

@@ -102,6 +102,7 @@ async def test_when_all_have_stopped_the_next_one_still_knows(bus: Bus, start: S
     only = await start()
     await measured(bus, only)
     known = speeds(only)
+    assert known
     await only.close()
     later = await start()
     await until(lambda: speeds(later) == known)
