@@ -49,8 +49,20 @@ class Retrieve(Body, frozen=True, kw_only=True, omit_defaults=True):
     limit: int = 8
 
 
+class Sentence(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """A sentence of a passage: `text[start:end]` of the passage, and how near it is to the question (cosine)."""
+
+    start: int
+    end: int
+    score: float = 0.0
+
+
 class Passage(Body, frozen=True, kw_only=True, omit_defaults=True):
-    """A piece of a document, with its source and span (characters of the document's text)."""
+    """A piece of a document, with its source and span (characters of the document's text).
+
+    `sentences` are those that have been compared with the question, in the order of the text; none where the store has
+    no vectors of them.
+    """
 
     id: str
     collection: str
@@ -65,6 +77,7 @@ class Passage(Body, frozen=True, kw_only=True, omit_defaults=True):
     end: int = 0
     tags: list[str] = []
     metadata: dict[str, Any] = {}
+    sentences: list[Sentence] = []
 
 
 class Retrieved(Reply, frozen=True, kw_only=True, omit_defaults=True):
