@@ -13,7 +13,7 @@ from hasten.retriever.embedding import Embedding
 from hasten.retriever.library import Library
 from hasten.retriever.reading import readable
 from hasten.retriever.records import Manifest, chunk_point, embedding_text, manifest_of, row_point
-from hasten.retriever.rows import Mail, Row, completed, digest, says_the_same, supersedes
+from hasten.retriever.rows import Mail, Row, completed, says_the_same, supersedes
 from hasten.retriever.settings import Settings
 from hasten.telemetry import counter
 
@@ -64,9 +64,9 @@ class Writer:
         for start in range(0, len(found), self._settings.embed_batch):
             await self._write(mail, document, found[start : start + self._settings.embed_batch])
         if row is None:
-            return manifest_of(document, mail.sequence, len(found))
+            return manifest_of(document, mail.sequence, len(found), digest=whole.digest)
         await self._library.add([row_point(mail.key, mail.sequence, row.origin, row.values)])
-        return manifest_of(document, mail.sequence, len(found), *_source(row), digest(whole))
+        return manifest_of(document, mail.sequence, len(found), *_source(row), whole.digest)
 
     def _cut(self, document: Document) -> list[Chunk]:
         found = chunks(
