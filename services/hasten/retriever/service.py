@@ -36,7 +36,7 @@ class Retriever:
 
     def __init__(self, settings: Settings, bus: Bus, vectors: VectorStore, changes: Changes | None = None) -> None:
         self._settings, self._bus = settings, bus
-        blend = Blend(weight=settings.lexical_weight, weights=settings.lexical_weights, method=settings.fusion)
+        blend = Blend(weight=settings.lexical_weight, weights=settings.lexical_weights)
         self._library = Library(vectors, blend if settings.hybrid else None)
         self._embedding = Embedding(bus, timeout_s=settings.embed_timeout_s)
         self._intake = Intake(bus, ack_wait_s=settings.ack_wait_s)
