@@ -185,7 +185,7 @@ def said(found: dict[str, Any]) -> str:
     memory = ", ".join(f"{name} {value:.0f} MB" for name, value in found["most_rss_mb"].items())
     lines = [
         f"{found['chunks']} chunks of {found['words']} words in {found['seconds']} s: {found['chunks_per_s']} a second",
-        f"the embedder alone: {found['embedder_alone_per_s']} a second, so {found['share_of_embedder']:.0%} of its rate",
+        f"the embedder alone: {found['embedder_alone_per_s']} a second; this is {found['share_of_embedder']:.0%} of it",
         f"most memory: {memory}",
     ]
     if found["while_ingesting"]:

@@ -75,8 +75,11 @@ def _json_rows(file: TextIO, columns: Columns) -> Iterator[tuple[int, dict[str, 
 
 
 def _object(text: str) -> dict[str, Any] | str:
+    """The row, with no halves of characters, which cannot be sent; else what is wrong."""
     try:
         row = json.loads(text)
+        if "\\ud" in text.lower():
+            row = json.loads(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return "is not JSON"
     return row if isinstance(row, dict) else "is not a JSON object"
@@ -117,7 +120,7 @@ def _document(row: dict[str, Any] | str, name: str, columns: Columns, where: str
             {
                 "id": name if given in (None, "") else str(given),
                 "title": str(row.get(columns.title) or ""),
-                "text": text.encode("utf-8", "replace").decode(),
+                "text": text,
                 "media_type": "text/markdown",
                 "url": str(row.get(columns.url) or ""),
                 "tags": _tags(row.get(columns.tags)),
