@@ -6,9 +6,23 @@ Both searches are made by us and joined here, so that every store gives the same
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+import msgspec
+
 Method = Literal["scores", "ranks"]
 K = 60
 """Of reciprocal ranks: how little the first places differ (Cormack, Clarke and Büttcher 2009)."""
+
+
+class Blend(msgspec.Struct, frozen=True, kw_only=True):
+    """How much words count: `weight`, or what `weights` says of `<tenant>/<collection>` or `<collection>`."""
+
+    weight: float = 0.3
+    weights: dict[str, float] = {}
+    method: Method = "scores"
+
+    def of(self, tenant: str, collection: str) -> float:
+        """The weight in one collection."""
+        return self.weights.get(f"{tenant}/{collection}", self.weights.get(collection, self.weight))
 
 
 def fused(

@@ -11,6 +11,7 @@ from hasten.messages.retrieve import DOCUMENTS, RETRIEVE, DocumentList, Document
 from hasten.retriever.catalogue import Catalogue
 from hasten.retriever.domain import Refused, check_filter, fitting, vector_of
 from hasten.retriever.embedding import Embedding
+from hasten.retriever.fusion import Blend
 from hasten.retriever.ingestion import Ingestion
 from hasten.retriever.intake import Intake
 from hasten.retriever.library import Library
@@ -35,7 +36,8 @@ class Retriever:
 
     def __init__(self, settings: Settings, bus: Bus, vectors: VectorStore, changes: Changes | None = None) -> None:
         self._settings, self._bus = settings, bus
-        self._library = Library(vectors)
+        blend = Blend(weight=settings.lexical_weight, weights=settings.lexical_weights, method=settings.fusion)
+        self._library = Library(vectors, blend if settings.hybrid else None)
         self._embedding = Embedding(bus, timeout_s=settings.embed_timeout_s)
         self._intake = Intake(bus, ack_wait_s=settings.ack_wait_s)
         writer = Writer(settings, self._library, self._embedding)
@@ -62,6 +64,7 @@ class Retriever:
             await asyncio.sleep(COUNT_S)
             try:
                 self._sizes = await self._library.sizes()
+                await self._library.count_words()
             except StoreError as error:
                 log.warning("the store cannot be counted: %s", error)
 
@@ -74,7 +77,9 @@ class Retriever:
         vector = await self._vector(body, call)
         try:
             with _seconds.time():
-                found = await self._library.search(vector, call.tenant, collections, body.filter, body.limit)
+                found = await self._library.search(
+                    vector, call.tenant, collections, body.filter, body.limit, question=body.query
+                )
             empty = [name for name in collections if not any(one.collection == name for one in found)]
             missing = [name for name in empty if not await self._library.holds(call.tenant, name)]
         except StoreError as error:
@@ -108,13 +113,17 @@ class Retriever:
             raise Failed("bad_request", str(error), param="vector") from None
 
     def report(self) -> dict[str, Any]:
-        """Documents and chunks (counted now and then), messages not yet applied, the sequence applied up to."""
+        """Documents and chunks (counted now and then), messages not yet applied, the sequence applied up to; how
+        many chunks cannot be found by words yet, which are searched at all once there are none, and the indexes that
+        the store lacked at the start."""
         documents, passages = self._sizes
         return {
             "documents": documents,
             "passages": passages,
             "lag": self._intake.lag,
             "applied": self._intake.applied,
+            "wordless": self._library.wordless,
+            "mended": self._library.mended,
         }
 
     async def drain(self) -> None:

@@ -1,12 +1,23 @@
 """Settings of the retriever."""
 
+from typing import Annotated
+
 import msgspec
+
+from hasten.retriever.fusion import Method
+from hasten.vectors.store import IndexKind
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`data` is the folder of the embedded store; `store_url` is `embedded`, or the http(s) address of a Qdrant server
     (needed for more than one replica) with `store_api_key`. `indexed` names metadata fields that get an index of their
-    own.
+    own, for text, or says of each whether it is `keyword`, `integer`, `float` or `bool`.
+
+    `hybrid` keeps the words of each chunk beside its vector and searches both; a Qdrant server has to be of version
+    1.19. `lexical_weight` is how much words count, 0 (not at all) to 1 (alone), and `lexical_weights` says it for
+    collections of their own (`help`, or `acme/help` for one tenant's). `fusion` joins by `scores` or by `ranks`.
 
     `parent_weight` is how much the chunks around a chunk count when it is searched, beside the chunk itself; it is part
     of what is stored, so a change needs a new ingestion. `passage_chars` is the size up to which a chunk is returned
@@ -25,7 +36,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data: str = ".hasten"
     store_url: str = "embedded"
     store_api_key: str = ""
-    indexed: list[str] = []
+    indexed: list[str] | dict[str, IndexKind] = []
+    hybrid: bool = True
+    lexical_weight: Share = 0.3
+    lexical_weights: dict[str, Share] = {}
+    fusion: Method = "scores"
     parent_weight: float = 0.7
     passage_chars: int = 800
     max_limit: int = 200
