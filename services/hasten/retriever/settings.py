@@ -2,6 +2,8 @@
 
 import msgspec
 
+from hasten.retriever.lookup import LookupSettings
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`data` is the folder of the embedded store; `store_url` is `embedded`, or the http(s) address of a Qdrant server
@@ -18,6 +20,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     fails for a reason of its own is given up after `attempts`. `max_chunks` is the most chunks of one document.
     `ack_wait_s` is how long a message that a replica took and is silent about waits for another one.
     `poll_s` is how often the retriever looks how far all replicas together have come.
+
+    `rerank` names a cross-encoder, `onnx:FOLDER` or `sentence-transformers:FOLDER`; empty, the default, is none. It
+    reads the question with up to `rerank_candidates` passages again for at most `rerank_ms`, and has `rerank_weight` of
+    the order. It reads `rerank_tokens` of a pair at once, on `rerank_threads` threads; `rerank_waiting` requests may
+    wait for it, the others keep their order. `lookups` are tools that are asked like collections (`LookupSettings`).
     """
 
     data: str = ".hasten"
@@ -38,3 +45,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_chunks: int = 5000
     ack_wait_s: float = 30.0
     poll_s: float = 0.2
+    rerank: str = ""
+    rerank_ms: float = 35.0
+    rerank_candidates: int = 24
+    rerank_weight: float = 0.5
+    rerank_tokens: int = 256
+    rerank_threads: int = 1
+    rerank_waiting: int = 4
+    lookups: dict[str, LookupSettings] = {}
