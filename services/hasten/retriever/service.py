@@ -37,8 +37,8 @@ COUNT_S = 5.0
 
 
 class Retriever:
-    """One replica. Several share the stream's durable consumer and one Qdrant server. `model` is a cross-encoder instead
-    of the one that the settings name."""
+    """One replica. Several share the stream's durable consumer and one Qdrant server. `model` is the cross-encoder, if
+    not the one that the settings name."""
 
     def __init__(
         self,
