@@ -129,7 +129,6 @@ class Reranker:
         if done.scored:
             _seconds.observe(took_ms / 1000)
         _outcomes.labels(done.skipped or ("partial" if done.partial else "done")).inc()
-        made = fused(ours, scores, self._settings.rerank_weight)
         account = Reranking(
             scored=done.scored,
             candidates=done.candidates,
@@ -137,7 +136,7 @@ class Reranker:
             skipped=done.skipped,
             took_ms=round(took_ms, 3) if done.scored else 0.0,
         )
-        return [*made, *list(passages)[len(ours) :]], account
+        return fused(passages, scores, self._settings.rerank_weight), account
 
     async def _scored(
         self, asked: bool | None, question: str, passages: list[Passage], left_s: float
