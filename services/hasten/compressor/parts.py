@@ -7,11 +7,11 @@ import msgspec
 
 from hasten.compressor import examples, history, recall, selection
 from hasten.compressor.budget import Needs, Shares, examples_room, history_room
-from hasten.compressor.control import Neutraliser, neutral_turn, neutraliser
 from hasten.compressor.document import Document, documents
 from hasten.compressor.history import conversation
 from hasten.compressor.prompt import Draft, Extract, Wording
 from hasten.compressor.tokens import TokenCounter, written
+from hasten.control import Neutraliser, neutral_turn, neutraliser
 from hasten.messages.chat import Example, Turn
 from hasten.messages.compress import Compress
 
