@@ -210,7 +210,7 @@ class Path:
         if self._request.explain:
             self._flight.note("cache", {"hit": None, **self._why_not()})
         routed, retrieved = await route, await retrieve if retrieve else Retrieved()
-        compressed = await self._stages.compress(routed, retrieved.passages)
+        routed, compressed = await self._stages.compress(routed, retrieved.passages)
         return Prepared(routed=routed, retrieved=retrieved, compressed=compressed, vector=vector)
 
     def _why_not(self) -> dict[str, Any]:

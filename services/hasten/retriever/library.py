@@ -94,6 +94,14 @@ class Library:
             limit *= 2
         return current(found)
 
+    async def known(self, keys: set[str]) -> dict[str, Manifest]:
+        """Like `stored`, with the deletions that this replica knows of."""
+        return without(await self.stored(keys), self.hidden)
+
+    async def listed(self, where: Where, limit: int) -> list[Point]:
+        """Which documents have manifests that match, `limit` at most; a document may come with several versions."""
+        return await self._store.scroll(where, limit, ["key", "document"])
+
     async def add(self, points: list[Point]) -> None:
         """Writes chunks of a version that nobody sees yet."""
         await self._store.upsert(points)

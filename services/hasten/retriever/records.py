@@ -25,7 +25,11 @@ INDEXES: dict[str, IndexKind] = {
     "version": "integer",
     "deleted": "bool",
     "origin": "keyword",
+    "source": "keyword",
+    "slot": "integer",
 }
+SLOTS = 2**32
+"""Documents are spread over so many numbers by their keys: a stretch of them is a page of a long list."""
 MAX_TITLE_CHARS = 200
 """How much of a title is embedded with each chunk."""
 _NAMESPACE = uuid.UUID("6b1f2a57-2c0e-5d0c-9f43-7a5f5c1d8e10")
@@ -48,8 +52,8 @@ class Key(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One version of a document: that it is there in full (or deleted), and what all of its passages share.
 
-    Of one that was made of a row: `origin` is its table, `at` the change's place in the source's log and `digest` tells
-    the document from another.
+    `digest` tells the document from another as it was sent, and `source` where from. Of one that was made of a row:
+    `origin` is its table and `at` the change's place in the source's log.
     """
 
     version: int
@@ -62,6 +66,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     origin: str = ""
     at: Position | None = None
     digest: str = ""
+    source: str = ""
 
 
 def _uuid(*parts: str | int) -> str:
@@ -89,14 +94,24 @@ def manifest_of(
         origin=origin,
         at=at,
         digest=digest,
+        source=document.source,
     )
+
+
+def slot(key: str) -> int:
+    """The number below SLOTS of a document's key."""
+    return int(key[:8], 16)
 
 
 def manifest_point(key: Key, manifest: Manifest) -> Point:
     """The manifest as a point without a vector."""
     return Point(
         id=_uuid(key.id, manifest.version, "manifest"),
-        payload={**_shared("manifest", key, manifest.version), **msgspec.to_builtins(manifest)},
+        payload={
+            **_shared("manifest", key, manifest.version),
+            **msgspec.to_builtins(manifest),
+            "slot": slot(key.id),
+        },
     )
 
 
@@ -175,6 +190,12 @@ def chunks_where(tenant: str, collections: list[str], fields: Mapping[str, Scala
 def manifests_where(keys: Iterable[str]) -> Where:
     """The filter for the manifests of these documents."""
     return Where(equal={"kind": "manifest", "key": sorted(keys)})
+
+
+def source_where(tenant: str, collection: str, source: str, after: int, upto: int) -> Where:
+    """The filter for the manifests of a source's documents whose slots are in a stretch, both ends excluded."""
+    equal: dict[str, Any] = {"kind": "manifest", "tenant": tenant, "collection": collection, "source": source}
+    return Where(equal=equal, unequal={"deleted": True}, above={"slot": after}, below={"slot": upto})
 
 
 def older_where(key: str, version: int) -> Where:

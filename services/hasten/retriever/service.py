@@ -7,7 +7,8 @@ from typing import Any
 from hasten.bus import Bus
 from hasten.changes.settings import Changes
 from hasten.messages.failure import Failed
-from hasten.messages.retrieve import RETRIEVE, Retrieve, Retrieved
+from hasten.messages.retrieve import DOCUMENTS, RETRIEVE, DocumentList, Documents, Retrieve, Retrieved
+from hasten.retriever.catalogue import Catalogue
 from hasten.retriever.domain import Refused, check_filter, fitting, vector_of
 from hasten.retriever.embedding import Embedding
 from hasten.retriever.ingestion import Ingestion
@@ -41,6 +42,8 @@ class Retriever:
         self._ingestion = Ingestion(settings, bus, changes or Changes(), self._intake, self._library, writer)
         self._service = Service(bus, "retriever", "Finds passages in documents.", report=self.report)
         self._service.answer(RETRIEVE, self._on_retrieve, limit=settings.limit, waiting=settings.waiting)
+        self._service.answer(DOCUMENTS, self._on_documents, limit=settings.limit, waiting=settings.waiting)
+        self._catalogue = Catalogue(self._library)
         self._counting: asyncio.Task[None] | None = None
         self._sizes = (0, 0)
         self._closing = False
@@ -78,6 +81,9 @@ class Retriever:
             raise Failed("unavailable", str(error), retry_after_ms=1000) from None
         kept, partial = fitting(found, self._bus.client.max_payload - ENVELOPE_BYTES)
         return Retrieved(passages=kept, read_seq=read_seq, missing=missing, partial=partial)
+
+    async def _on_documents(self, body: Documents, call: Call) -> DocumentList:
+        return await self._catalogue.answer(body, call.tenant, self._intake.applied)
 
     def _checked(self, body: Retrieve) -> list[str]:
         """The collections, each once; raises Failed(bad_request) for what cannot be asked."""

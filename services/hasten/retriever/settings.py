@@ -8,8 +8,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     (needed for more than one replica) with `store_api_key`. `indexed` names metadata fields that get an index of their
     own.
 
-    `passage_chars` is the size up to which a chunk is returned with its neighbours of the same section. `max_limit` is
-    the most passages one request may ask for. `limit` requests are handled at once, `waiting` more stand in line.
+    `parent_weight` is how much the chunks around a chunk count when it is searched, beside the chunk itself; it is part
+    of what is stored, so a change needs a new ingestion. `passage_chars` is the size up to which a chunk is returned
+    with its neighbours of the same section. `max_limit` is the most passages one request may ask for. `limit` requests
+    are handled at once, `waiting` more stand in line.
 
     `batch` messages are taken from the stream at a time and `parallel` documents of them worked on at once: together
     they bound the memory. `embed_batch` texts (64 at most) go into one request to the embedder: a question that comes
@@ -24,6 +26,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store_url: str = "embedded"
     store_api_key: str = ""
     indexed: list[str] = []
+    parent_weight: float = 0.7
     passage_chars: int = 800
     max_limit: int = 200
     limit: int = 64
@@ -35,6 +38,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retry_s: float = 0.5
     retry_max_s: float = 10.0
     attempts: int = 5
-    max_chunks: int = 5000
+    max_chunks: int = 10_000
     ack_wait_s: float = 30.0
     poll_s: float = 0.2

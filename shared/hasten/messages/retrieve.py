@@ -1,6 +1,9 @@
 """Documents in, ranked passages out."""
 
+import hashlib
 from typing import Any, Literal
+
+import msgspec
 
 from hasten.messages.chat import Scalar
 from hasten.messages.failure import Failure
@@ -12,7 +15,8 @@ class Document(Body, frozen=True, kw_only=True, omit_defaults=True):
 
     `media_type` is text/markdown, text/plain or text/html. `metadata` can be filtered by; `tags` name the rows the
     document was made from (`prices:7`), so that a change of one evicts the answers that used it. The latest message of
-    a document in the stream wins; its stream sequence is its version.
+    a document in the stream wins; its stream sequence is its version. `source` says where it was read from, in words of
+    whoever brings it: by it those are found whose file is gone.
     """
 
     id: str
@@ -23,6 +27,12 @@ class Document(Body, frozen=True, kw_only=True, omit_defaults=True):
     url: str = ""
     metadata: dict[str, Scalar | list[Scalar]] = {}
     tags: list[str] = []
+    source: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Tells whether two versions of a document say the same."""
+        return hashlib.blake2b(msgspec.json.encode(self), digest_size=12).hexdigest()
 
 
 class Ingested(Body, frozen=True, kw_only=True, omit_defaults=True):
@@ -34,6 +44,34 @@ class Ingested(Body, frozen=True, kw_only=True, omit_defaults=True):
     op: str = "upsert"
     chunks: int = 0
     error: str | None = None
+
+
+class Documents(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """Asks which documents a collection of the tenant holds: those among `ids` (256 at most); without ids those from
+    `source`, a page at a time: the next one is after the `next` of the last."""
+
+    collection: str
+    ids: list[str] = []
+    source: str = ""
+    after: int = 0
+
+
+class DocumentInfo(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """The current version of a document, in how many chunks it lies, and the digest of what was sent."""
+
+    id: str
+    version: int
+    digest: str = ""
+    chunks: int = 0
+
+
+class DocumentList(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """Documents that can be found, in no order. Everything in HASTEN_CHANGES up to `read_seq` had been applied, or
+    refused, when they were read. `next` is there when more of the source follow."""
+
+    documents: list[DocumentInfo] = []
+    read_seq: int = 0
+    next: int | None = None
 
 
 class Retrieve(Body, frozen=True, kw_only=True, omit_defaults=True):
@@ -106,6 +144,14 @@ INGESTED = Topic(
     kind="event",
     summary="A document message has been applied or refused.",
 )
+DOCUMENTS = Topic(
+    name="documents",
+    template="hasten.v1.documents.{tenant}",
+    request=Documents,
+    reply=DocumentList | Failure,
+    queue="retriever",
+    summary="List the documents of a collection, with their versions.",
+)
 RETRIEVE = Topic(
     name="retrieve",
     template="hasten.v1.retrieve.{tenant}",
@@ -114,4 +160,4 @@ RETRIEVE = Topic(
     queue="retriever",
     summary="Find the passages nearest to a question.",
 )
-TOPICS = (DOCUMENT, INGESTED, RETRIEVE)
+TOPICS = (DOCUMENT, INGESTED, DOCUMENTS, RETRIEVE)
