@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import Document, Passage
+from hasten.retriever.applier import final
 from hasten.retriever.chunking import chunks
 from hasten.retriever.domain import Refused, check, current, fitting, overtaken, passages, vector_of, without
-from hasten.retriever.ingestion import by_document, final
+from hasten.retriever.ingestion import by_document
 from hasten.retriever.reading import read
 from hasten.retriever.records import Key, Manifest, chunk_point, chunks_where, manifest_of, manifest_point, path
 from hasten.retriever.rows import Mail

@@ -33,6 +33,8 @@ def check(document: Document) -> None:
         raise Refused(f"the id of a document must have 1 to {MAX_ID_CHARS} characters")
     if UNCHANGED in (document.text.strip(), document.title.strip()):
         raise Refused("the text or title is Debezium's placeholder for a column that did not change")
+    if len(document.source) > MAX_ID_CHARS:
+        raise Refused(f"the source of a document must have {MAX_ID_CHARS} characters at most")
     about = {name: getattr(document, name) for name in ("title", "url", "tags", "metadata")}
     if (have := len(msgspec.json.encode(about))) > MAX_ABOUT_BYTES:
         raise Unfit(f"title, url, tags and metadata have {have} bytes, at most {MAX_ABOUT_BYTES} are taken")

@@ -16,7 +16,10 @@ from nats.js.errors import NotFoundError
 from hasten.bus import Bus
 from hasten.journal import ensure_stream
 from hasten.messages.change import STREAM
+from hasten.telemetry import gauge, logger
 
+log = logger("retriever")
+_lag = gauge("retriever_lag", "Messages of the stream that have not been applied")
 DURABLE = "retriever"
 MAX_ACK_PENDING = 1024
 TAKE_S = 2.0
@@ -156,6 +159,14 @@ class Intake:
             floor = info.ack_floor.stream_seq if info.ack_floor else 0
             self.applied = min(floor, min(self._held, default=floor + 1) - 1)
             self.lag = (info.num_pending or 0) + (info.num_ack_pending or 0)
+
+    async def note(self) -> None:
+        """Refreshes if the server answers; else what is known stays, which is on the safe side."""
+        try:
+            await self.refresh()
+            _lag.set(self.lag)
+        except (nats.errors.Error, TimeoutError) as error:
+            log.debug("how far the consumer is cannot be asked: %s", type(error).__name__)
 
     def clear_before(self, sequence: int) -> bool:
         """Whether all messages before this one, which is held, had been applied at the last `refresh`.

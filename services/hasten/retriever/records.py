@@ -14,6 +14,7 @@ import msgspec
 from hasten.changes.positions import Position
 from hasten.messages.chat import Scalar
 from hasten.messages.retrieve import Document
+from hasten.retriever.bm25 import VERSION, document_terms
 from hasten.retriever.chunking import Chunk
 from hasten.vectors.store import IndexKind, Point, Vector, Where
 
@@ -25,7 +26,12 @@ INDEXES: dict[str, IndexKind] = {
     "version": "integer",
     "deleted": "bool",
     "origin": "keyword",
+    "source": "keyword",
+    "slot": "integer",
+    "terms_version": "integer",
 }
+SLOTS = 2**32
+"""Documents are spread over so many numbers by their keys: a stretch of them is a page of a long list."""
 MAX_TITLE_CHARS = 200
 """How much of a title is embedded with each chunk."""
 _NAMESPACE = uuid.UUID("6b1f2a57-2c0e-5d0c-9f43-7a5f5c1d8e10")
@@ -48,8 +54,8 @@ class Key(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One version of a document: that it is there in full (or deleted), and what all of its passages share.
 
-    Of one that was made of a row: `origin` is its table, `at` the change's place in the source's log and `digest` tells
-    the document from another.
+    `digest` tells the document from another as it was sent, and `source` where from. Of one that was made of a row:
+    `origin` is its table and `at` the change's place in the source's log.
     """
 
     version: int
@@ -62,6 +68,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     origin: str = ""
     at: Position | None = None
     digest: str = ""
+    source: str = ""
 
 
 def _uuid(*parts: str | int) -> str:
@@ -89,14 +96,24 @@ def manifest_of(
         origin=origin,
         at=at,
         digest=digest,
+        source=document.source,
     )
+
+
+def slot(key: str) -> int:
+    """The number below SLOTS of a document's key."""
+    return int(key[:8], 16)
 
 
 def manifest_point(key: Key, manifest: Manifest) -> Point:
     """The manifest as a point without a vector."""
     return Point(
         id=_uuid(key.id, manifest.version, "manifest"),
-        payload={**_shared("manifest", key, manifest.version), **msgspec.to_builtins(manifest)},
+        payload={
+            **_shared("manifest", key, manifest.version),
+            **msgspec.to_builtins(manifest),
+            "slot": slot(key.id),
+        },
     )
 
 
@@ -126,12 +143,16 @@ def emptied_where(origin: str, version: int) -> Where:
     return Where(equal={"origin": origin}, below={"version": version})
 
 
-def chunk_point(key: Key, version: int, document: Document, chunk: Chunk, vector: Vector, origin: str = "") -> Point:
-    """A chunk with its vector; it holds the text of its passage, not its own."""
+def chunk_point(
+    key: Key, version: int, document: Document, chunk: Chunk, vector: Vector, origin: str = "", *, words: bool = False
+) -> Point:
+    """A chunk with its vector, and with `words` its terms; it holds the text of its passage, not its own."""
     return Point(
         id=_uuid(key.id, version, chunk.number),
         vector=vector,
+        terms=document_terms(embedding_text(document, chunk)) if words else None,
         payload={
+            **({"terms_version": VERSION} if words else {}),
             **_shared("chunk", key, version, origin),
             "passage": chunk.passage,
             "start": chunk.passage_start,
@@ -157,8 +178,12 @@ def _shared(kind: str, key: Key, version: int, origin: str = "") -> dict[str, An
 
 def embedding_text(document: Document, chunk: Chunk) -> str:
     """What is embedded for a chunk: the title, the headings above it, and its own text."""
-    own = document.text[chunk.start : chunk.end]
-    return "\n".join(part for part in (document.title[:MAX_TITLE_CHARS], chunk.heading, own) if part)
+    return embedded_text(document.title, chunk.heading, document.text[chunk.start : chunk.end])
+
+
+def embedded_text(title: str, heading: str, text: str) -> str:
+    """The same of its parts."""
+    return "\n".join(part for part in (title[:MAX_TITLE_CHARS], heading, text) if part)
 
 
 def path(name: str) -> str:
@@ -172,9 +197,21 @@ def chunks_where(tenant: str, collections: list[str], fields: Mapping[str, Scala
     return Where(equal={**asked, "kind": "chunk", "collection": list(collections), "tenant": tenant})
 
 
+def corpus_where(tenant: str, collections: list[str]) -> Where:
+    """Among which chunks it is counted how rare a word is: the searched collections of the tenant, whatever else is
+    filtered, so that a question's words count the same with every filter."""
+    return chunks_where(tenant, collections, {})
+
+
 def manifests_where(keys: Iterable[str]) -> Where:
     """The filter for the manifests of these documents."""
     return Where(equal={"kind": "manifest", "key": sorted(keys)})
+
+
+def source_where(tenant: str, collection: str, source: str, after: int, upto: int) -> Where:
+    """The filter for the manifests of a source's documents whose slots are in a stretch, both ends excluded."""
+    equal: dict[str, Any] = {"kind": "manifest", "tenant": tenant, "collection": collection, "source": source}
+    return Where(equal=equal, unequal={"deleted": True}, above={"slot": after}, below={"slot": upto})
 
 
 def older_where(key: str, version: int) -> Where:

@@ -1,6 +1,5 @@
 """Turns row events into versions of documents, as the rules of their tables say; pure."""
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -201,7 +200,7 @@ def supersedes(known: Manifest, mail: Mail) -> bool:
 
 def says_the_same(known: Manifest, row: Row, document: Document) -> bool:
     """Whether the current version is this one: the same place in the source's log, and the same words."""
-    return row.at is not None and known.at == row.at and not known.deleted and known.digest == digest(document)
+    return row.at is not None and known.at == row.at and not known.deleted and known.digest == document.digest
 
 
 def best_first(mails: list[Mail]) -> list[Mail]:
@@ -218,8 +217,3 @@ def best_first(mails: list[Mail]) -> list[Mail]:
         if not (at and known and at.older_than(known)) or (mail.row and mail.row.snapshot):
             best = mail
     return [best, *(mail for mail in reversed(ordered) if mail is not best)]
-
-
-def digest(document: Document) -> str:
-    """Tells whether two versions of a document say the same."""
-    return hashlib.blake2b(msgspec.json.encode(document), digest_size=12).hexdigest()

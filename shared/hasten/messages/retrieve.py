@@ -1,6 +1,9 @@
 """Documents in, ranked passages out."""
 
+import hashlib
 from typing import Any, Literal
+
+import msgspec
 
 from hasten.messages.chat import Scalar
 from hasten.messages.failure import Failure
@@ -12,7 +15,8 @@ class Document(Body, frozen=True, kw_only=True, omit_defaults=True):
 
     `media_type` is text/markdown, text/plain or text/html. `metadata` can be filtered by; `tags` name the rows the
     document was made from (`prices:7`), so that a change of one evicts the answers that used it. The latest message of
-    a document in the stream wins; its stream sequence is its version.
+    a document in the stream wins; its stream sequence is its version. `source` says where it was read from, in words of
+    whoever brings it: by it those are found whose file is gone.
     """
 
     id: str
@@ -23,6 +27,12 @@ class Document(Body, frozen=True, kw_only=True, omit_defaults=True):
     url: str = ""
     metadata: dict[str, Scalar | list[Scalar]] = {}
     tags: list[str] = []
+    source: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Tells whether two versions of a document say the same."""
+        return hashlib.blake2b(msgspec.json.encode(self), digest_size=12).hexdigest()
 
 
 class Ingested(Body, frozen=True, kw_only=True, omit_defaults=True):
@@ -36,10 +46,40 @@ class Ingested(Body, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
 
 
+class Documents(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """Asks which documents a collection of the tenant holds: those among `ids` (256 at most); without ids those from
+    `source`, a page at a time: the next one is after the `next` of the last."""
+
+    collection: str
+    ids: list[str] = []
+    source: str = ""
+    after: int = 0
+
+
+class DocumentInfo(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """The current version of a document, in how many chunks it lies, and the digest of what was sent."""
+
+    id: str
+    version: int
+    digest: str = ""
+    chunks: int = 0
+
+
+class DocumentList(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """Documents that can be found, in no order. Everything in HASTEN_CHANGES up to `read_seq` had been applied, or
+    refused, when they were read. `next` is there when more of the source follow."""
+
+    documents: list[DocumentInfo] = []
+    read_seq: int = 0
+    next: int | None = None
+
+
 class Retrieve(Body, frozen=True, kw_only=True, omit_defaults=True):
     """Asks for the passages nearest to `query` in the named collections of the tenant.
 
     `vector` saves the embedding of the query. `filter` is matched against document metadata (a list means any of).
+    `knowledge` may also name look-ups of the operator's, which are asked at the same time. `rerank` asks for reranking
+    or declines it; without it the operator's setting counts.
     """
 
     query: str
@@ -47,6 +87,7 @@ class Retrieve(Body, frozen=True, kw_only=True, omit_defaults=True):
     vector: bytes | None = None
     filter: dict[str, Scalar | list[Scalar]] = {}
     limit: int = 8
+    rerank: bool | None = None
 
 
 class Sentence(Body, frozen=True, kw_only=True, omit_defaults=True):
@@ -80,16 +121,40 @@ class Passage(Body, frozen=True, kw_only=True, omit_defaults=True):
     sentences: list[Sentence] = []
 
 
+class Reranking(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """What a cross-encoder has done to the order: it read the question with `scored` of `candidates` passages, the
+    nearest first, in `took_ms`. `partial` says that the time was up before all were read; those that were not keep
+    their order.
+
+    `skipped` is why none was read: declined, no_model, deadline (too little of it is left), slow (not one passage is
+    read within the time), busy, long_question (there is no room for a passage), failed, or nothing (fewer than two
+    passages).
+    """
+
+    scored: int = 0
+    candidates: int = 0
+    partial: bool = False
+    took_ms: float = 0.0
+    skipped: str = ""
+
+
 class Retrieved(Reply, frozen=True, kw_only=True, omit_defaults=True):
     """Passages, best first. Everything in HASTEN_CHANGES up to `read_seq` had been applied when they were read.
 
-    `missing` names collections that hold nothing; `partial` that passages were left out to stay within a message.
+    `missing` names collections that hold nothing and look-ups that found nothing; `partial` that passages were left out
+    to stay within a message. `skipped` says which look-ups did not help and why: timeout, absent, failed, invalid,
+    too_large or foreign. `tags` are what the whole reply depends on, beside the tags of its passages. What was made of
+    it must not be kept when `volatile` names a look-up: no change event tells when that would answer otherwise.
     """
 
     passages: list[Passage] = []
     read_seq: int = 0
     missing: list[str] = []
     partial: bool = False
+    reranking: Reranking | None = None
+    skipped: dict[str, str] = {}
+    tags: list[str] = []
+    volatile: list[str] = []
 
 
 DOCUMENT = Topic(
@@ -106,6 +171,14 @@ INGESTED = Topic(
     kind="event",
     summary="A document message has been applied or refused.",
 )
+DOCUMENTS = Topic(
+    name="documents",
+    template="hasten.v1.documents.{tenant}",
+    request=Documents,
+    reply=DocumentList | Failure,
+    queue="retriever",
+    summary="List the documents of a collection, with their versions.",
+)
 RETRIEVE = Topic(
     name="retrieve",
     template="hasten.v1.retrieve.{tenant}",
@@ -114,4 +187,4 @@ RETRIEVE = Topic(
     queue="retriever",
     summary="Find the passages nearest to a question.",
 )
-TOPICS = (DOCUMENT, INGESTED, RETRIEVE)
+TOPICS = (DOCUMENT, INGESTED, DOCUMENTS, RETRIEVE)
