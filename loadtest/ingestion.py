@@ -246,7 +246,7 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=5000)
     parser.add_argument("--words", type=int, default=WORDS, help="words of a chunk")
     parser.add_argument("--threads", type=int, default=1, help="threads of the embedder")
-    parser.add_argument("--parallel", type=int, default=4, help="documents that the retriever works on at once")
+    parser.add_argument("--parallel", type=int, default=8, help="documents that the retriever works on at once")
     parser.add_argument("--no-searches", action="store_true", help="ask nothing meanwhile")
     parser.add_argument("--rest", type=float, default=5.0, help="seconds between the ingestion and the last searches")
     parser.add_argument("--models", type=Path, default=Path(".hasten/models"))

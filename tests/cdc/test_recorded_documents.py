@@ -52,7 +52,7 @@ CHANGES = Changes(
         ]
     ),
 )
-STEPS = (
+STEPS: tuple[tuple[str, str, set[str]], ...] = (
     ("update", "prices", {"Family", "Solo", "Team"}),
     ("insert", "prices", {"Family", "Solo", "Team", "Studio"}),
     ("delete", "prices", {"Family", "Solo", "Studio"}),
