@@ -37,8 +37,8 @@ def numbers(found: list[Passage]) -> set[int]:
 class Faulty:
     """A real store whose methods named in `broken` raise StoreError; `keep` leaves it open at close.
 
-    `writes_left` upserts go through before the store is down, which is when it has `refused` one; `after_search` is awaited before a search returns;
-    `unfiltered` searches ignore their filter.
+    `writes_left` upserts go through before the store is down, and `refused` is how many were not; `after_search` is
+    awaited before a search returns; `unfiltered` searches ignore their filter.
     """
 
     def __init__(self, inner: VectorStore, *, keep: bool = False) -> None:
