@@ -57,8 +57,8 @@ def test_a_prompt_is_counted_as_the_template_renders_it(counter: HfTokenizer) ->
     assert counter.per_turn >= 1 + len("user\n") + 1 + 1
 
 
-def test_only_tokens_that_the_template_uses_are_control_tokens(counter: HfTokenizer) -> None:
-    assert counter.control_tokens == ("<|im_start|>", "<|im_end|>")
+def test_every_special_token_is_a_control_token(counter: HfTokenizer) -> None:
+    assert counter.control_tokens == ("<|im_start|>", "<|im_end|>", "<file>")
 
 
 def test_what_the_template_does_not_show_is_counted_besides(counter: HfTokenizer) -> None:

@@ -131,7 +131,7 @@ def test_sections_keep_their_headings_and_lists_their_introduction() -> None:
 
 
 def test_a_list_is_cut_between_items_only_when_it_is_enormous() -> None:
-    small = "Intro:\n\n" + "\n".join(f"- item {n} has a few words" for n in range(25))
+    small = "Intro:\n\n" + "\n".join(f"- item {n} has a few words" for n in range(12))
     assert len(chunks(small, "text/markdown")) == 1
     enormous = "\n".join(f"- item {n} has a few words" for n in range(200))
     found = chunks(enormous, "text/markdown")

@@ -198,6 +198,21 @@ async def test_a_request_with_time_does_not_join_one_that_is_about_to_end(
     assert text(await patient_one) == ANSWER
 
 
+async def test_prompt_and_answer_never_exceed_the_window_on_any_worker(
+    client: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    async def broken(_: int, call: Call) -> None:
+        await call.send(Failure(code="upstream"))
+        raise RuntimeError
+
+    peers.broken, peers.windows = {"w1": broken}, {"w2": 512}
+    assert text(await ask(client, {**ASK, "max_tokens": 10**6})) == ANSWER
+    assert [request.max_tokens for request in peers.compressed] == [2048, 256]
+    assert [request.max_tokens for _, request in peers.generated] == [4096 - 5, 512 - 5]
+    await ask(client, {**ASK, "max_tokens": 7, "seed": 1})
+    assert peers.generated[-1][1].max_tokens == 7
+
+
 async def test_another_model_gets_a_prompt_of_its_own(client: Bus, orchestrator: Orchestrator, peers: Scripted) -> None:
     async def broken(_: int, call: Call) -> None:
         await call.send(Failure(code="upstream"))

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
+from hasten.compressor import recall
 from hasten.compressor.parts import Parts, Plan, flat
 from hasten.compressor.tokens import TokenCounter, as_json, written
 from hasten.messages.compress import Part
@@ -44,7 +45,9 @@ def _history(parts: Parts, plan: Plan) -> Iterator[Part]:
     before, after = sum(parts.round_sizes), sum(itertools.compress(parts.round_sizes, plan.rounds))
     gone = plan.rounds.count(False)
     why = f"{gone} of {len(plan.rounds)} rounds left out, the oldest first" if gone else "all fits"
-    yield Part(kind="history", before=before, after=after, why=why)
+    if plan.recalled:
+        why += f"; {len(plan.recalled)} of their sentences, those about the question, are with the last turn"
+    yield Part(kind="history", before=before, after=after + recall.cost(plan.recalled), why=why)
 
 
 def _passages(parts: Parts, plan: Plan) -> Iterator[Part]:

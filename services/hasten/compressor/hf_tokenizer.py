@@ -14,6 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 from hasten.compressor.tokens import Tools, as_json, other_parts, written
+from hasten.control import THOUGHT
 from hasten.messages.chat import Turn
 from hasten.telemetry import logger
 
@@ -46,9 +47,14 @@ class HfTokenizer:
         self.per_turn = self._measure_turn()
 
     def _find_control_tokens(self, source: str) -> tuple[str, ...]:
-        """The special tokens that the chat template uses."""
-        special = (token.content for token in self._tokenizer.get_added_tokens_decoder().values() if token.special)
-        return tuple(token for token in special if token in source or token in self._special.values())
+        """The special tokens, and of the other added ones the marks that the chat template uses."""
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        return tuple(
+            one.content
+            for one in added
+            if one.special
+            or (one.content in source and one.content.startswith(("<", "[")) and one.content not in THOUGHT)
+        )
 
     def _measure_turn(self) -> int:
         one = [Turn(role="user", content="a")]

@@ -8,6 +8,7 @@ import msgspec
 from hasten.bus import Bus
 from hasten.deadline import TENANT
 from hasten.messages.chat import ChatRequest, Chunk, Done, Note, Turn
+from hasten.messages.compress import Compressed
 from hasten.messages.failure import Failure
 from hasten.messages.generate import CONFIDENCE, GENERATE, SAMPLING_FIELDS, Confidence, Generate
 from hasten.messages.route import Routed
@@ -27,12 +28,12 @@ def generate_of(
 ) -> Generate:
     """The worker's request: the prompt and the caller's options; the worker knows its model's defaults.
 
-    `continues` is what was shown already, in `sent` chunks of at least a token each.
+    `routed` is from `fitted`; `continues` is what was shown already, in `sent` chunks of at least a token each.
     """
     given = {name: getattr(request, name) for name in SAMPLING_FIELDS if getattr(request, name) is not None}
     return Generate(
         messages=messages,
-        max_tokens=max(1, (request.max_tokens or routed.max_tokens) - sent),
+        max_tokens=max(1, routed.max_tokens - sent),
         stop=stops(request.stop),
         logprobs=request.logprobs,
         top_logprobs=request.top_logprobs,
@@ -45,6 +46,12 @@ def generate_of(
         **given,
         extra=request.extra,
     )
+
+
+def fitted(routed: Routed, request: ChatRequest, compressed: Compressed) -> Routed:
+    """The choice with the longest answer that its window has room for beside the prompt: at most what was asked for."""
+    room = routed.context_window - compressed.tokens_after
+    return msgspec.structs.replace(routed, max_tokens=max(1, min(request.max_tokens or routed.max_tokens, room)))
 
 
 def cut_off(ended: Failure, bus: Bus) -> bool:

@@ -39,7 +39,10 @@ class Reroute:
         try:
             routed = await self._stages.route(self._vector, model=model, exclude=failed, above=above)
             if _fit(routed) != _fit(last):
-                messages = (await self._stages.compress(routed, self._passages)).messages
+                routed, compressed = await self._stages.compress(routed, self._passages)
+                messages = compressed.messages
+            else:
+                routed = msgspec.structs.replace(routed, max_tokens=last.max_tokens)
         except Failed:
             return None
         self._tell(routed, messages)
@@ -51,7 +54,7 @@ class Reroute:
             routed = await self._stages.route(self._vector, model=last.model, exclude=exclude, spare=True)
         except Failed:
             return None
-        return routed if _fit(routed) == _fit(last) else None
+        return msgspec.structs.replace(routed, max_tokens=last.max_tokens) if _fit(routed) == _fit(last) else None
 
 
 def _fit(routed: Routed) -> tuple[str, int, int]:

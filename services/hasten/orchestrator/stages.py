@@ -11,6 +11,7 @@ from hasten.messages.embed import EMBED, Embed, Embedded
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.retrieve import RETRIEVE, Passage, Retrieve, Retrieved
 from hasten.messages.route import ROUTE, Route, Routed
+from hasten.orchestrator.attempt import fitted
 from hasten.orchestrator.domain import Plan
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.prefix import prefix_of
@@ -79,12 +80,13 @@ class Stages:
             return CacheMiss(reason="unavailable")
         return reply  # type: ignore[no-any-return]
 
-    async def embed(self) -> bytes | None:
-        """The vector of the question; None when it is too long for the model or the embedder cannot be had."""
+    async def embed(self) -> tuple[bytes | None, bool]:
+        """The vector of the question, None when the embedder cannot be had, and whether it is of the whole question:
+        where that is too long for the model it serves to search for passages, and for nothing else."""
         reply = await self._ask("embed", EMBED, Embed(texts=[self._plan.query]))
-        if not isinstance(reply, Embedded) or (reply.truncated and reply.truncated[0]):
-            return None
-        return reply.vectors[0]
+        if not isinstance(reply, Embedded) or not reply.vectors:
+            return None, False
+        return reply.vectors[0], not any(reply.truncated)
 
     async def retrieve(self, vector: bytes | None) -> Retrieved:
         """The passages for the question."""
@@ -128,8 +130,11 @@ class Stages:
         reply: Routed = await self._must("route", ROUTE, body)
         return reply
 
-    async def compress(self, routed: Routed, passages: list[Passage]) -> Compressed:
-        """The prompt for the routed model."""
+    async def compress(self, routed: Routed, passages: list[Passage]) -> tuple[Routed, Compressed]:
+        """The prompt for the routed model, and the model with the longest answer that fits beside it.
+
+        An answer that is asked to be longer than half of the window takes what the prompt leaves.
+        """
         body = Compress(
             messages=self._request.messages,
             passages=passages,
@@ -141,7 +146,7 @@ class Stages:
             tools=self._request.tools,
         )
         reply: Compressed = await self._must("compress", COMPRESS, body)
-        return reply
+        return fitted(routed, self._request, reply), reply
 
     def _ttl_s(self) -> float | None:
         """The shorter of what the operator and the caller ask for; None leaves it to the cache."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from hasten.changes.positions import Position
@@ -11,11 +12,13 @@ from hasten.retriever.chunking import Chunk, chunks
 from hasten.retriever.domain import Unfit
 from hasten.retriever.embedding import Embedding
 from hasten.retriever.library import Library
+from hasten.retriever.parent import leaning
 from hasten.retriever.reading import readable
 from hasten.retriever.records import Manifest, chunk_point, embedding_text, manifest_of, row_point
 from hasten.retriever.rows import Mail, Row, completed, says_the_same, supersedes
 from hasten.retriever.settings import Settings
 from hasten.telemetry import counter
+from hasten.vectors.store import Point, Vector
 
 T = TypeVar("T")
 _chunks = counter("retriever_chunks_total", "Chunks embedded and written")
@@ -61,8 +64,7 @@ class Writer:
             return known
         document = await self._aside(lambda: readable(whole))
         found = await self._aside(lambda: self._cut(document))
-        for start in range(0, len(found), self._settings.embed_batch):
-            await self._write(mail, document, found[start : start + self._settings.embed_batch])
+        await self._write(mail, document, found)
         if row is None:
             return manifest_of(document, mail.sequence, len(found), digest=whole.digest)
         await self._library.add([row_point(mail.key, mail.sequence, row.origin, row.values)])
@@ -76,14 +78,27 @@ class Writer:
             raise Unfit(f"the document has {len(found)} chunks, at most {self._settings.max_chunks} are taken")
         return found
 
-    async def _write(self, mail: Mail, document: Document, part: list[Chunk]) -> None:
-        vectors = await self._embedding.many(mail.key.tenant, [embedding_text(document, chunk) for chunk in part])
-        points = [
-            chunk_point(mail.key, mail.sequence, document, chunk, vector, mail.row.origin if mail.row else "")
-            for chunk, vector in zip(part, vectors, strict=True)
+    async def _write(self, mail: Mail, document: Document, found: list[Chunk]) -> None:
+        own: list[Vector] = []
+        for part in self._batches(found):
+            texts = [embedding_text(document, chunk) for chunk in part]
+            own += await self._embedding.many(mail.key.tenant, texts)
+        vectors = await self._aside(lambda: leaning(found, own, self._settings.parent_weight))
+        for part in self._batches(found):
+            points = await self._aside(partial(self._points, mail, document, part, vectors))
+            await self._library.add(points)
+            _chunks.inc(len(points))
+
+    def _points(self, mail: Mail, document: Document, part: list[Chunk], vectors: list[Vector]) -> list[Point]:
+        origin, words = mail.row.origin if mail.row else "", self._settings.hybrid
+        return [
+            chunk_point(mail.key, mail.sequence, document, chunk, vectors[chunk.number], origin, words=words)
+            for chunk in part
         ]
-        await self._library.add(points)
-        _chunks.inc(len(points))
+
+    def _batches(self, found: list[Chunk]) -> list[list[Chunk]]:
+        size = self._settings.embed_batch
+        return [found[start : start + size] for start in range(0, len(found), size)]
 
     async def _aside(self, work: Callable[[], T]) -> T:
         """Runs what takes long in a thread; pure Python there slows the event loop down but does not stop it."""

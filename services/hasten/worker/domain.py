@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from hasten.control import neutral_turn, neutraliser
 from hasten.messages.chat import Turn, needs_of
 from hasten.messages.failure import Failed
 from hasten.messages.generate import Generate
@@ -16,6 +17,7 @@ BYTES_PER_TOKEN = 3
 TOKENS_PER_TURN = 6
 _FIELDS = {"tools": "tools", "json": "response_format", "logprobs": "logprobs", "vision": "messages"}
 """Which field of a request a need comes from."""
+_NEUTRAL = neutraliser()
 _NEVER = ("logprobs",)
 """Whatever an engine says it can: the stream has no place for it."""
 
@@ -67,6 +69,15 @@ def with_defaults(request: Generate, defaults: Mapping[str, Any]) -> Generate:
     fields = set(Generate.__struct_fields__)
     extra = {name: value for name, value in defaults.items() if name not in fields} | request.extra
     return msgspec.structs.replace(request, extra=extra, **known)
+
+
+def made_safe(request: Generate) -> Generate:
+    """The request without control tokens in the words of users, tools and assistants.
+
+    The compressor has seen to that already, with those of the model's own tokenizer besides: this is for who asks the
+    worker itself.
+    """
+    return msgspec.structs.replace(request, messages=[neutral_turn(turn, _NEUTRAL) for turn in request.messages])
 
 
 def check_in_time(wait_ms: float, needed_ms: float, left_ms: float) -> None:

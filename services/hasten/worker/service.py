@@ -20,7 +20,7 @@ from hasten.models import Model
 from hasten.service import Call, Service
 from hasten.telemetry import Stopwatch, counter, histogram, logger
 from hasten.worker.confidence import Tally
-from hasten.worker.domain import check, check_in_time, estimate_tokens, find_model, with_defaults
+from hasten.worker.domain import check, check_in_time, estimate_tokens, find_model, made_safe, with_defaults
 from hasten.worker.engines import End, Engine, EngineError, engine_class
 from hasten.worker.line import Line, Place
 from hasten.worker.pace import Pace
@@ -133,7 +133,7 @@ class Worker:
                 check_in_time(0.0, pace.slot_ms(tokens, request.max_tokens), call.remaining_s() * 1000)
             self._check_well()
             began = clock.elapsed_ms()
-            done = await self._answer(with_defaults(request, self._defaults()), call, clock, place)
+            done = await self._answer(with_defaults(made_safe(request), self._defaults()), call, clock, place)
             held = clock.elapsed_ms() - began
             first, answer = clock.stages.get("first_token", held), done.usage.completion_tokens
             pace.ended(_now_ms(), tokens, first, answer, held)

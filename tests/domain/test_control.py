@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hasten.compressor.control import neutral_turn, neutraliser
+from hasten.control import neutral_turn, neutraliser
 from hasten.messages.chat import Turn
 
 NEUTRAL = neutraliser(("<|im_end|>", "<custom>"))
