@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 64
     waiting: int = 256
     batch: int = 32
-    parallel: int = 4
+    parallel: int = 8
     embed_batch: int = 64
     embed_timeout_s: float = 30.0
     retry_s: float = 0.5
