@@ -1,5 +1,7 @@
 """From a request to the shortest prompt that keeps what the answer needs, in tokens of one model."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from hasten.compressor.budget import Shares, target
@@ -23,23 +25,24 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     wording: Wording
 
 
-def compress(request: Compress, counter: TokenCounter, policy: Policy) -> Compressed:
-    """The prompt for a request, with what became of each part.
+def compress(request: Compress, counter: TokenCounter, policy: Policy, similar: Sequence[float] = ()) -> Compressed:
+    """The prompt for a request, with what became of each part. `similar` are the cosines of the examples with the
+    conversation's first question, where they are known.
 
     Everything is kept while it fits the budget. Otherwise examples, old rounds and sentences of passages go; the system
     text, the tools, the last user turn and what is marked `keep` never do. Raises Failed(context_overflow) when these
     alone, with `max_tokens`, are more than the context window.
     """
-    return _Compression(request, counter, policy).result()
+    return _Compression(request, counter, policy, similar).result()
 
 
 class _Compression:
     """One request on its way: its parts, and how long the prompt may become."""
 
-    def __init__(self, request: Compress, counter: TokenCounter, policy: Policy) -> None:
+    def __init__(self, request: Compress, counter: TokenCounter, policy: Policy, similar: Sequence[float]) -> None:
         self.request, self.counter, self.policy = request, counter, policy
         self.window = request.context_window - request.max_tokens
-        self.parts = Parts(request, counter, policy.wording)
+        self.parts = Parts(request, counter, policy.wording, similar)
 
     def result(self) -> Compressed:
         bare, whole = self.parts.bare(), self.parts.whole()
