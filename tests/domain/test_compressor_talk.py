@@ -27,6 +27,12 @@ def test_a_tool_call_and_its_result_go_together_and_the_last_user_turn_stays() -
     assert made.messages[-1].content == "And now?"
 
 
+def test_a_result_whose_call_was_cut_off_by_the_caller_is_left_out() -> None:
+    lost = Turn(role="tool", tool_call_id="c1", content="42")
+    made = run([lost, Turn(role="assistant", content="It is 42."), QUESTION])
+    assert [turn.role for turn in made.messages] == ["assistant", "user"]
+
+
 def test_arguments_of_tool_calls_are_never_sliced() -> None:
     arguments = json.dumps({"path": "/x", "content": "word " * 800})
     call = [{"id": "c1", "type": "function", "function": {"name": "save", "arguments": arguments}}]
