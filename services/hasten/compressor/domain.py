@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hasten.compressor.budget import Shares, target
+from hasten.compressor.budget import Shares, target, with_shares
 from hasten.compressor.explanation import explain
 from hasten.compressor.parts import Parts, Plan
 from hasten.compressor.prompt import Wording, lay_out
@@ -41,13 +41,14 @@ class _Compression:
 
     def __init__(self, request: Compress, counter: TokenCounter, policy: Policy, similar: Sequence[float]) -> None:
         self.request, self.counter, self.policy = request, counter, policy
+        self.shares = with_shares(policy.shares, request.shares)
         self.window = request.context_window - request.max_tokens
         self.parts = Parts(request, counter, policy.wording, similar)
 
     def result(self) -> Compressed:
         bare, whole = self.parts.bare(), self.parts.whole()
         fixed = self._fixed(bare)
-        limit = target(fixed, self.request.token_budget, self.window, self.policy.shares)
+        limit = target(fixed, self.request.token_budget, self.window, self.shares)
         before = fixed + self.parts.cost(whole) - self.parts.cost(bare)
         if before <= limit * _NEARLY:
             before = self._count(whole)
@@ -72,7 +73,7 @@ class _Compression:
         """The best plan that fits, and its tokens: the room is narrowed until the prompt as the engine sees it fits."""
         room = limit - fixed
         for _ in range(_TRIES):
-            plan = self.parts.divide(room, self.policy.shares)
+            plan = self.parts.divide(room, self.shares)
             after = self._count(plan)
             if after <= limit:
                 return plan, after
