@@ -5,9 +5,9 @@ import re
 from collections.abc import Sequence
 from unicodedata import normalize
 
-from hasten.compressor.terms import STOP_WORDS
 from hasten.compressor.tokens import Tools, as_json, other_parts, written
 from hasten.messages.chat import Turn
+from hasten.terms import STOP_WORDS
 
 _DENSE = "\u0370-\u03ff\u0400-\u052f\u0590-\u05ff\u0600-\u06ff\u0900-\u097f\u0e00-\u0e7f\u3000-\u30ff\u4e00-\u9fff"
 """Greek, Cyrillic, Hebrew, Arabic, Devanagari, Thai, kana and Chinese characters: every tokenizer joins some of their

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from hasten.compressor.terms import overlap, terms, weights
 from hasten.messages.chat import Example
+from hasten.terms import overlap, terms, weights
 
 LEAST = 0.35
 """A smaller cosine is no likeness: chosen on one half of clinc150 (`python -m loadtest.example_quality`)."""

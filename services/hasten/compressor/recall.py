@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from hasten.compressor.sentences import split
-from hasten.compressor.terms import overlap, terms, weights
 from hasten.compressor.tokens import TokenCounter
 from hasten.messages.chat import Turn
+from hasten.terms import overlap, terms, weights
 
 _SPEAKERS = {"user": "User", "assistant": "Assistant", "tool": "Tool"}
 _NEAR, _DECAY, _OWN = 10, 0.88, 0.3

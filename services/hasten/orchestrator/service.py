@@ -222,7 +222,7 @@ class Orchestrator:
     def _joins(self, flight: Flight, deadline_ms: float) -> bool:
         """Whether a reader with this deadline may join; if so the flight lives as long."""
         lives = not flight.bound or flight.deadline_ms >= min(deadline_ms, now_ms() + JOINABLE_MS)
-        if not lives or not self._freshness.fresh(flight.tenant, flight.tags, flight.read_seq):
+        if flight.volatile or not lives or not self._freshness.fresh(flight.tenant, flight.tags, flight.read_seq):
             return False
         flight.extend(deadline_ms)
         return True
