@@ -143,6 +143,7 @@ class Stages:
             token_budget=routed.token_budget,
             context_window=routed.context_window,
             max_tokens=min(self._request.max_tokens or routed.max_tokens, routed.context_window // 2),
+            shares=routed.shares,
             tools=self._request.tools,
         )
         reply: Compressed = await self._must("compress", COMPRESS, body)

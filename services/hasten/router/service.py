@@ -190,6 +190,7 @@ def routed(decided: Decision, request: Route) -> Routed:
         context_window=window,
         token_budget=min(model.token_budget, window - answer),
         max_tokens=answer,
+        shares={str(part): share for part, share in model.shares.items()},
         tokenizer=model.tokenizer,
         continues=chosen.load.continues,
         over_budget=decided.over_budget,

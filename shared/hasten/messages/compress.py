@@ -12,7 +12,8 @@ class Compress(Body, frozen=True, kw_only=True, omit_defaults=True):
     """Asks for the shortest prompt that keeps what the answer needs.
 
     `tokenizer` is from Routed. `token_budget` is what to aim for; `context_window` less `max_tokens` is never
-    exceeded. `tools_tokens` is the size of the tool schemas that go to the engine beside the messages.
+    exceeded. `shares` replaces what the compressor's settings give to parts of the prompt: examples, history, passages,
+    recall, floor, each 0 to 1.
     """
 
     messages: list[Turn]
@@ -22,6 +23,7 @@ class Compress(Body, frozen=True, kw_only=True, omit_defaults=True):
     token_budget: int = 1200
     context_window: int = 4096
     max_tokens: int = 512
+    shares: dict[str, float] = {}
     tools: list[dict[str, Any]] | None = None
 
 
