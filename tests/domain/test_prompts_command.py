@@ -108,12 +108,8 @@ def test_of_a_body_the_system_text_is_suggested_and_the_rest_stays(tmp_path: Pat
 
 
 def test_lines_of_bodies_are_reviewed_once_each_and_compared(tmp_path: Path, data: tuple[str, str]) -> None:
-    rest = (
-        " You plan trips by train. Offer the fastest and the cheapest one. Name the platforms. Warn of delays."
-    )
-    rest += (
-        " Give prices for adults and for children, with the card and without. Say how long tickets last."
-    )
+    rest = " You plan trips by train. Offer the fastest and the cheapest one. Name the platforms. Warn of delays."
+    rest += " Give prices for adults and for children, with the card and without. Say how long tickets last."
     lines = [body(f"Desk {desk} is yours.{rest}") for desk in ("north", "north", "south")]
     batch = tmp_path / "batch.jsonl"
     batch.write_text("".join(json.dumps({"custom_id": "x", "body": one}) + "\n" for one in lines))
