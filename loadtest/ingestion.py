@@ -43,6 +43,9 @@ class Sample(msgspec.Struct, kw_only=True):
     chunks: int
     chunks_per_s: float
     rss_mb: dict[str, float]
+    """Resident memory, of which the store's is mostly its files."""
+    private_mb: dict[str, float]
+    """What is in no file."""
 
 
 class Watch:
@@ -53,16 +56,30 @@ class Watch:
         self.samples: list[Sample] = []
         self.began = time.monotonic()
 
-    def rss_mb(self) -> dict[str, float]:
-        """Megabytes by service; the engine of the store, and a compaction, are the retriever's children."""
-        found: dict[str, float] = {"loadtest": psutil.Process().memory_info().rss / 1e6}
+    def processes(self) -> dict[str, list[psutil.Process]]:
+        """By service; the engine of the store, and a compaction, are the retriever's children."""
+        found = {"loadtest": [psutil.Process()]}
         for service, hands in self._crew.hands.items():
-            process = psutil.Process(hands[0].member.pid)
-            found[service] = process.memory_info().rss / 1e6
-            children = [child.memory_info().rss / 1e6 for child in process.children(recursive=True)]
-            if children:
-                found[f"{service}'s store"] = sum(children)
-        return {name: round(value, 1) for name, value in found.items()}
+            found[service] = [psutil.Process(hands[0].member.pid)]
+            if children := found[service][0].children(recursive=True):
+                found[f"{service}'s store"] = children
+        return found
+
+    def memory(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Resident and private megabytes of each."""
+        resident, private = dict[str, float](), dict[str, float]()
+        for name, processes in self.processes().items():
+            infos = [info for process in processes if (info := _memory(process)) is not None]
+            resident[name] = round(sum(info.rss for info in infos) / 1e6, 1)
+            private[name] = round(sum(info.rss - info.shared for info in infos) / 1e6, 1)
+        return resident, private
+
+    def cpu_s(self) -> dict[str, float]:
+        """Seconds of the processor that each has used; a compaction that has ended is not counted."""
+        return {
+            name: round(sum(sum(process.cpu_times()[:2]) for process in processes), 1)
+            for name, processes in self.processes().items()
+        }
 
     async def sample(self, delivery: Delivery) -> None:
         """Samples without end."""
@@ -71,10 +88,15 @@ class Watch:
             await asyncio.sleep(SAMPLE_S)
             now, chunks = time.monotonic(), delivery.tally.chunks
             rate = (chunks - before) / (now - last)
-            one = Sample(at_s=now - self.began, chunks=chunks, chunks_per_s=rate, rss_mb=self.rss_mb())
+            rss_mb, private_mb = self.memory()
+            one = Sample(at_s=now - self.began, chunks=chunks, chunks_per_s=rate, rss_mb=rss_mb, private_mb=private_mb)
             self.samples.append(one)
-            memory = "  ".join(f"{name} {value:.0f} MB" for name, value in one.rss_mb.items())
-            print(f"{one.at_s:6.0f} s {chunks:8d} chunks {rate:6.0f}/s  {memory}", file=sys.stderr, flush=True)
+            memory = "  ".join(f"{name} {value:.0f} ({private_mb[name]:.0f})" for name, value in rss_mb.items())
+            print(
+                f"{one.at_s:6.0f} s {chunks:8d} chunks {rate:6.0f}/s  MB (private): {memory}",
+                file=sys.stderr,
+                flush=True,
+            )
 
     async def ask(self, count: int | None, latencies: list[float], pause_s: float = 0.0) -> None:
         """Asks `count` questions, or without end, one after the other."""
@@ -87,6 +109,22 @@ class Watch:
                 raise SystemExit(f"a search failed: {reply}")
             latencies.append((time.perf_counter() - began) * 1000)
             await asyncio.sleep(pause_s)
+
+
+def _memory(process: psutil.Process) -> Any:
+    """None for one that has just ended."""
+    try:
+        return process.memory_info()
+    except psutil.Error:
+        return None
+
+
+def most(samples: list[dict[str, float]]) -> dict[str, float]:
+    """The largest value of each."""
+    found: dict[str, float] = {}
+    for sample in samples:
+        found |= {name: max(value, found.get(name, 0.0)) for name, value in sample.items()}
+    return found
 
 
 def texts(chunks: int, words: int, seed: int = 7) -> Iterator[Document]:
@@ -126,7 +164,7 @@ def quantiles(latencies: list[float]) -> dict[str, float]:
 
 async def run(args: argparse.Namespace) -> dict[str, Any]:
     """One ingestion, measured."""
-    config = f"[embedder]\nthreads = {args.threads}\n"
+    config = f"[embedder]\nthreads = {args.threads}\n[retriever]\nparallel = {args.parallel}\n"
     async with crew(config, args.models.resolve()) as made:
         await made.add("embedder")
         await made.add("retriever")
@@ -134,6 +172,7 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
             rate, vectors = await alone(hasten, args.words)
             delivery = Delivery(hasten, COLLECTION, refused=print)
             watch, during, after = Watch(made, hasten, vectors), list[float](), list[float]()
+            before = watch.cpu_s()
             beside = [asyncio.create_task(watch.sample(delivery))]
             if not args.no_searches:
                 beside.append(asyncio.create_task(watch.ask(None, during, ASK_S)))
@@ -141,12 +180,13 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
                 await delivery.offer(document, document.id)
             await delivery.finish()
             seconds = time.monotonic() - watch.began
+            cpu_s = {name: round(used - before.get(name, 0.0), 1) for name, used in watch.cpu_s().items()}
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
             await asyncio.sleep(args.rest)
             await watch.ask(QUESTIONS, after)
-            return figures(args, delivery, watch, seconds, rate, during, after)
+            return figures(args, delivery, watch, seconds, rate, cpu_s, during, after)
 
 
 def figures(
@@ -155,13 +195,11 @@ def figures(
     watch: Watch,
     seconds: float,
     alone_per_s: float,
+    cpu_s: dict[str, float],
     during: list[float],
     after: list[float],
 ) -> dict[str, Any]:
     """What is reported."""
-    most: dict[str, float] = {}
-    for sample in watch.samples:
-        most |= {name: max(value, most.get(name, 0.0)) for name, value in sample.rss_mb.items()}
     per_s = delivery.tally.chunks / seconds
     return {
         "chunks": delivery.tally.chunks,
@@ -169,11 +207,14 @@ def figures(
         "refused": delivery.tally.failed,
         "words": args.words,
         "threads": args.threads,
+        "parallel": args.parallel,
         "seconds": round(seconds, 1),
         "chunks_per_s": round(per_s, 1),
         "embedder_alone_per_s": round(alone_per_s, 1),
         "share_of_embedder": round(per_s / alone_per_s, 3),
-        "most_rss_mb": most,
+        "most_rss_mb": most([sample.rss_mb for sample in watch.samples]),
+        "most_private_mb": most([sample.private_mb for sample in watch.samples]),
+        "cpu_s": cpu_s,
         "while_ingesting": quantiles(during) if len(during) > 1 else {},
         "afterwards": quantiles(after),
         "samples": msgspec.to_builtins(watch.samples),
@@ -182,11 +223,13 @@ def figures(
 
 def said(found: dict[str, Any]) -> str:
     """The report for people."""
-    memory = ", ".join(f"{name} {value:.0f} MB" for name, value in found["most_rss_mb"].items())
+    private, cpu = found["most_private_mb"], found["cpu_s"]
+    memory = ", ".join(f"{name} {mb:.0f} ({private[name]:.0f})" for name, mb in found["most_rss_mb"].items())
     lines = [
         f"{found['chunks']} chunks of {found['words']} words in {found['seconds']} s: {found['chunks_per_s']} a second",
         f"the embedder alone: {found['embedder_alone_per_s']} a second; this is {found['share_of_embedder']:.0%} of it",
-        f"most memory: {memory}",
+        f"most memory, of which private, in MB: {memory}",
+        f"seconds of the processor: {', '.join(f'{name} {used:.0f}' for name, used in cpu.items())}",
     ]
     if found["while_ingesting"]:
         during, after = found["while_ingesting"], found["afterwards"]
@@ -203,6 +246,7 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=5000)
     parser.add_argument("--words", type=int, default=WORDS, help="words of a chunk")
     parser.add_argument("--threads", type=int, default=1, help="threads of the embedder")
+    parser.add_argument("--parallel", type=int, default=4, help="documents that the retriever works on at once")
     parser.add_argument("--no-searches", action="store_true", help="ask nothing meanwhile")
     parser.add_argument("--rest", type=float, default=5.0, help="seconds between the ingestion and the last searches")
     parser.add_argument("--models", type=Path, default=Path(".hasten/models"))

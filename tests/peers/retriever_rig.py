@@ -17,7 +17,7 @@ from hasten.messages.retrieve import DOCUMENT, INGESTED, RETRIEVE, Document, Ing
 from hasten.retriever.service import Retriever
 from hasten.retriever.settings import Settings
 from hasten.vectors.opening import store
-from hasten.vectors.store import IndexKind, Match, Point, StoreError, Vector, VectorStore, Where
+from hasten.vectors.store import IndexKind, Match, Point, StoreError, Terms, Vector, VectorStore, Where
 
 
 class Faulty:
@@ -38,9 +38,9 @@ class Faulty:
         if method in self.broken:
             raise StoreError("the store is down")
 
-    async def open(self, dim: int, indexes: dict[str, IndexKind]) -> list[str]:
+    async def open(self, dim: int, indexes: dict[str, IndexKind], *, terms: bool = False) -> list[str]:
         self._check("open")
-        return await self.inner.open(dim, indexes)
+        return await self.inner.open(dim, indexes, terms=terms)
 
     async def upsert(self, points: list[Point]) -> None:
         self._check("upsert")
@@ -63,11 +63,21 @@ class Faulty:
             await self.after_search()
         return found
 
+    async def search_terms(self, terms: Terms, where: Where, corpus: Where, limit: int) -> list[Match]:
+        self._check("search_terms")
+        if self.unfiltered:
+            where = Where(equal={"kind": "chunk"})
+        return await self.inner.search_terms(terms, where, corpus, limit)
+
     async def scroll(
         self, where: Where, limit: int, fields: list[str] | None = None, *, vectors: bool = False
     ) -> list[Point]:
         self._check("scroll")
         return await self.inner.scroll(where, limit, fields, vectors=vectors)
+
+    async def set_terms(self, terms: dict[str, Terms]) -> None:
+        self._check("set_terms")
+        await self.inner.set_terms(terms)
 
     async def set_payload(self, ids: list[str], payload: dict[str, Any]) -> None:
         self._check("set_payload")

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from hasten.compressor.terms import overlap, terms, weights
 from hasten.messages.chat import Example
+from hasten.terms import overlap, terms, weights
 
 
 def choose(examples: Sequence[Example], sizes: Sequence[int], text: str, room: int) -> list[int]:

@@ -203,9 +203,10 @@ class Path:
         return found
 
     async def _together(self) -> Prepared | None:
-        vector = await self._stages.embed() if self._plan.embeds else None
+        near, whole = await self._stages.embed() if self._plan.embeds else (None, False)
+        vector = near if whole else None
         semantic = self._spawn(self._stages.semantic(vector)) if vector and self._plan.read_semantic else None
-        retrieve = self._spawn(self._stages.retrieve(vector)) if self._request.knowledge else None
+        retrieve = self._spawn(self._stages.retrieve(near)) if self._request.knowledge else None
         route = self._spawn(self._stages.route(vector, model=self._begun.model if self._begun else None))
         lookups = {lookup for lookup in (self._exact_task, semantic) if lookup is not None}
         while lookups:
@@ -232,12 +233,14 @@ class Path:
             self._repeat(self._begun, prepared)
         if self._request.knowledge:
             flight.read_seq = min(flight.read_seq, retrieved.read_seq)
-            flight.tags = list(dict.fromkeys([*flight.tags, *(tag for one in retrieved.passages for tag in one.tags)]))
+            read = [*retrieved.tags, *(tag for one in retrieved.passages for tag in one.tags)]
+            flight.tags = list(dict.fromkeys([*flight.tags, *read]))
+            flight.volatile = bool(retrieved.volatile)
         self._note_route(prepared.routed, compressed.messages)
         kept = set(compressed.used)
         used = [passage for passage in retrieved.passages if passage.id in kept]
         if self._request.knowledge:
-            self._note_sources(used, retrieved.missing)
+            self._note_sources(used, retrieved)
         sizes = {"tokens_before": compressed.tokens_before, "tokens_after": compressed.tokens_after}
         parts = [msgspec.to_builtins(part) for part in compressed.parts] if self._request.explain else []
         self._flight.note("compress", {**sizes, "stable_tokens": compressed.stable_tokens, "parts": parts})
@@ -262,12 +265,13 @@ class Path:
         """Ends the stream, then stores the answer unless something it depends on changed meanwhile."""
         flight = self._flight
         fresh = self._freshness.fresh(flight.tenant, flight.tags, flight.read_seq)
-        if not fresh:
-            self._flight.note("cache", {"hit": None, "stored": False, "reason": "stale"})
+        if not fresh or flight.volatile:
+            reason = "volatile" if fresh else "stale"
+            self._flight.note("cache", {"hit": None, "stored": False, "reason": reason})
         flight.say(done_of(flight, answer, "miss"))
         if self._compressed is not None:
             self._on_prompt(flight, self._compressed, answer, self._request.tools)
-        if self._plan.store and fresh:
+        if self._plan.store and fresh and not flight.volatile:
             notes = [{"kind": "sources", "data": {"passages": flight.sources}}] if flight.sources else []
             put = await self._stages.put(msgspec.structs.replace(answer, notes=notes), vector)
             self._stored = put is not None
@@ -283,8 +287,11 @@ class Path:
         data = {name: getattr(routed, name) for name in fields} | {"prompt": prompt_hash(messages)}
         self._flight.note("route", {**data, "features": routed.features} if self._request.explain else data)
 
-    def _note_sources(self, used: list[Passage], missing: list[str]) -> None:
-        self._flight.note("sources", {**_sources(used), **({"missing": missing} if missing else {})})
+    def _note_sources(self, used: list[Passage], retrieved: Retrieved) -> None:
+        about = {name: said for name in ("missing", "skipped") if (said := getattr(retrieved, name))}
+        if retrieved.reranking is not None:
+            about["rerank"] = msgspec.to_builtins(retrieved.reranking)
+        self._flight.note("sources", {**_sources(used), **about})
 
 
 def _sources(used: list[Passage]) -> dict[str, Any]:

@@ -67,8 +67,8 @@ class Orchestrator:
         self.service = Service(
             bus, "orchestrator", "Answers chat requests", report=self.report, on_cancel=self._seats.on_cancel
         )
-        self._explainer = Explainer(bus)
         self._results = Results(bus)
+        self._explainer = Explainer(bus, settings, self._results)
         self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting, share=SHARE)
         self.service.answer(EXPLAIN, self._explainer.explain, limit=EXPLAINED)
         replica = self.service.id
@@ -225,7 +225,7 @@ class Orchestrator:
     def _joins(self, flight: Flight, deadline_ms: float) -> bool:
         """Whether a reader with this deadline may join; if so the flight lives as long."""
         lives = not flight.bound or flight.deadline_ms >= min(deadline_ms, now_ms() + JOINABLE_MS)
-        if not lives or not self._freshness.fresh(flight.tenant, flight.tags, flight.read_seq):
+        if flight.volatile or not lives or not self._freshness.fresh(flight.tenant, flight.tags, flight.read_seq):
             return False
         flight.extend(deadline_ms)
         return True

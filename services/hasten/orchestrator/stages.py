@@ -80,12 +80,13 @@ class Stages:
             return CacheMiss(reason="unavailable")
         return reply  # type: ignore[no-any-return]
 
-    async def embed(self) -> bytes | None:
-        """The vector of the question; None when it is too long for the model or the embedder cannot be had."""
+    async def embed(self) -> tuple[bytes | None, bool]:
+        """The vector of the question, None when the embedder cannot be had, and whether it is of the whole question:
+        where that is too long for the model it serves to search for passages, and for nothing else."""
         reply = await self._ask("embed", EMBED, Embed(texts=[self._plan.query]))
-        if not isinstance(reply, Embedded) or (reply.truncated and reply.truncated[0]):
-            return None
-        return reply.vectors[0]
+        if not isinstance(reply, Embedded) or not reply.vectors:
+            return None, False
+        return reply.vectors[0], not any(reply.truncated)
 
     async def retrieve(self, vector: bytes | None) -> Retrieved:
         """The passages for the question."""

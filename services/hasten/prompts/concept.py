@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from hasten.compressor.terms import STOP_WORDS
+from hasten.terms import STOP_WORDS
 
 _GROUPS = """
 answer: answer reply respond response write output responses replies answers

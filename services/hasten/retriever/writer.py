@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from hasten.changes.positions import Position
@@ -17,7 +18,7 @@ from hasten.retriever.records import Manifest, chunk_point, embedding_text, mani
 from hasten.retriever.rows import Mail, Row, completed, says_the_same, supersedes
 from hasten.retriever.settings import Settings
 from hasten.telemetry import counter
-from hasten.vectors.store import Vector
+from hasten.vectors.store import Point, Vector
 
 T = TypeVar("T")
 _chunks = counter("retriever_chunks_total", "Chunks embedded and written")
@@ -83,13 +84,17 @@ class Writer:
             texts = [embedding_text(document, chunk) for chunk in part]
             own += await self._embedding.many(mail.key.tenant, texts)
         vectors = await self._aside(lambda: leaning(found, own, self._settings.parent_weight))
-        origin = mail.row.origin if mail.row else ""
         for part in self._batches(found):
-            points = [
-                chunk_point(mail.key, mail.sequence, document, chunk, vectors[chunk.number], origin) for chunk in part
-            ]
+            points = await self._aside(partial(self._points, mail, document, part, vectors))
             await self._library.add(points)
             _chunks.inc(len(points))
+
+    def _points(self, mail: Mail, document: Document, part: list[Chunk], vectors: list[Vector]) -> list[Point]:
+        origin, words = mail.row.origin if mail.row else "", self._settings.hybrid
+        return [
+            chunk_point(mail.key, mail.sequence, document, chunk, vectors[chunk.number], origin, words=words)
+            for chunk in part
+        ]
 
     def _batches(self, found: list[Chunk]) -> list[list[Chunk]]:
         size = self._settings.embed_batch
