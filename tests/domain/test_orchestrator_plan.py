@@ -6,7 +6,7 @@ import pytest
 from hasten.fingerprint import fingerprint
 from hasten.messages.chat import ChatRequest, parse_chat
 from hasten.messages.failure import Failed
-from hasten.orchestrator.domain import plan_of, retrieval_query
+from hasten.orchestrator.domain import plan_of
 
 
 def request(**fields: object) -> ChatRequest:
@@ -163,16 +163,3 @@ def test_bad_requests_name_the_field(body: dict[str, object], param: str) -> Non
 
 def test_the_newer_name_of_the_token_limit_wins() -> None:
     assert request(max_tokens=40, max_completion_tokens=2).max_tokens == 2
-
-
-def test_a_short_follow_up_is_searched_with_the_turn_before_it() -> None:
-    turns = [
-        {"role": "user", "content": "What does a filter swap cost for the Orka dishwasher?"},
-        {"role": "assistant", "content": "It costs 40 euros."},
-        {"role": "user", "content": "And a new pump?"},
-    ]
-    request_ = parse_chat({"messages": turns, "knowledge": ["help"]})
-    query = retrieval_query(request_.messages)
-    assert "Orka" in query
-    assert query.endswith("And a new pump?")
-    assert not plan_of(request_).read_semantic

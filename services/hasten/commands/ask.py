@@ -141,6 +141,7 @@ def _read(sources: dict[str, Any], knowledge: Sequence[str]) -> list[str]:
     titles = [str(passage.get("title") or passage.get("document")) for passage in sources.get("passages", [])]
     missing = sources.get("missing", [])
     parts = [f"nothing found in {', '.join(missing)}"] if missing else []
+    parts += [f"{name} was left out ({reason})" for name, reason in sources.get("skipped", {}).items()]
     if titles:
         parts.append("from " + ", ".join(dict.fromkeys(titles)))
     elif set(knowledge) - set(missing):

@@ -10,8 +10,8 @@ from hasten.messages.cache import CacheHit
 from hasten.messages.chat import ChatRequest, Turn, needs_of
 from hasten.messages.failure import Failed
 from hasten.models import AUTO
+from hasten.orchestrator.follow_up import retrieval_query
 
-SHORT_FOLLOW_UP_WORDS = 10
 CHARS_PER_TOKEN = 3.5
 """Of English text in current tokenizers; only the router's first estimate uses it."""
 LAST_SHARE = 0.1
@@ -91,16 +91,6 @@ def plan_of(request: ChatRequest) -> Plan:
         ),
         prompt_tokens=int(sum(len(turn.text) for turn in request.messages) / CHARS_PER_TOKEN) + 8,
     )
-
-
-def retrieval_query(messages: list[Turn]) -> str:
-    """What to search for: the last user turn, with the one before it when it is a short follow-up."""
-    asked = [turn.text for turn in messages if turn.role == "user" and turn.text]
-    if not asked:
-        return ""
-    if len(asked) > 1 and len(asked[-1].split()) <= SHORT_FOLLOW_UP_WORDS:
-        return f"{asked[-2]}\n{asked[-1]}"
-    return asked[-1]
 
 
 def stops(stop: str | list[str] | None) -> list[str]:

@@ -26,7 +26,7 @@ class Flight:
     reader has left. `tags` and `read_seq` are what the answer depends on so far; `model`, `prompt` and `sources` are
     known when it is generated. `deadline_ms` is that of the reader with the most time; once an engine works on it that
     cannot go on from a given text, the flight is `bound` to the one it had then. `followed` says that another replica
-    generates it.
+    generates it. A `volatile` one rests on what no change event speaks of: it is not kept, and nobody joins any more.
     """
 
     def __init__(self, tenant: str, deadline_ms: float, *, tags: list[str], read_seq: int, results: Results) -> None:
@@ -39,7 +39,7 @@ class Flight:
         self.model = self.slug = self.worker = ""
         self.prompt: list[Turn] = []
         self.sources: list[dict[str, Any]] = []
-        self.bound = self.followed = False
+        self.bound = self.followed = self.volatile = False
         self.worker_ttft_ms = 0.0
         self.miss: CacheMiss | None = None
         self.chunks = 0

@@ -22,6 +22,7 @@ from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.generation import Generation, Reroute
 from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.lease import Lease
+from hasten.orchestrator.meter import Tools
 from hasten.orchestrator.permission import forbidden
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.relay import Relay
@@ -29,6 +30,7 @@ from hasten.orchestrator.replay import done_of, replay
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.share import Share
 from hasten.orchestrator.stages import Stages
+from hasten.orchestrator.steady import steady
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +45,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 class Path:
     """Takes one flight from its first lookup to its end (`run`), and stores what it brought.
 
-    `share` is its part in what other replicas do; `on_hit` is called with each hit that is served; `hedges` is the
+    `share` is its part in what other replicas do; `on_hit` is called with each hit that is served, `on_prompt` with the
+    prompt of an answer that was generated; `hedges` is the
     budget for second attempts, one for the whole replica. With `begun` it goes on with an answer that its reader has
     the beginning of: what would not begin so is left alone, and a generation has the same prompt and model or none is
     made.
@@ -60,12 +63,16 @@ class Path:
         flight: Flight,
         share: Share,
         on_hit: Callable[[CacheHit], None],
+        on_prompt: Callable[[Flight, Compressed, Answer, Tools], None],
         hedges: Hedges,
         begun: Resume | None = None,
     ) -> None:
+        request = steady(request)
         self._bus, self._settings, self._freshness, self._recent = bus, settings, freshness, recent
         self._request, self._plan, self._flight = request, plan, flight
-        self._share, self._on_hit, self._hedges, self._begun = share, on_hit, hedges, begun
+        self._share, self._on_hit, self._on_prompt = share, on_hit, on_prompt
+        self._hedges, self._begun = hedges, begun
+        self._compressed: Compressed | None = None
         self._stages = Stages(bus, settings, request, plan, flight)
         self._tasks: list[asyncio.Task[Any]] = []
         self._exact_task: asyncio.Task[CacheHit | CacheMiss] | None = None
@@ -196,9 +203,10 @@ class Path:
         return found
 
     async def _together(self) -> Prepared | None:
-        vector = await self._stages.embed() if self._plan.embeds else None
+        near, whole = await self._stages.embed() if self._plan.embeds else (None, False)
+        vector = near if whole else None
         semantic = self._spawn(self._stages.semantic(vector)) if vector and self._plan.read_semantic else None
-        retrieve = self._spawn(self._stages.retrieve(vector)) if self._request.knowledge else None
+        retrieve = self._spawn(self._stages.retrieve(near)) if self._request.knowledge else None
         route = self._spawn(self._stages.route(vector, model=self._begun.model if self._begun else None))
         lookups = {lookup for lookup in (self._exact_task, semantic) if lookup is not None}
         while lookups:
@@ -220,16 +228,19 @@ class Path:
 
     async def _generate(self, prepared: Prepared) -> None:
         flight, retrieved, compressed = self._flight, prepared.retrieved, prepared.compressed
+        self._compressed = compressed
         if self._begun is not None:
             self._repeat(self._begun, prepared)
         if self._request.knowledge:
             flight.read_seq = min(flight.read_seq, retrieved.read_seq)
-            flight.tags = list(dict.fromkeys([*flight.tags, *(tag for one in retrieved.passages for tag in one.tags)]))
+            read = [*retrieved.tags, *(tag for one in retrieved.passages for tag in one.tags)]
+            flight.tags = list(dict.fromkeys([*flight.tags, *read]))
+            flight.volatile = bool(retrieved.volatile)
         self._note_route(prepared.routed, compressed.messages)
         kept = set(compressed.used)
         used = [passage for passage in retrieved.passages if passage.id in kept]
         if self._request.knowledge:
-            self._note_sources(used, retrieved.missing)
+            self._note_sources(used, retrieved)
         sizes = {"tokens_before": compressed.tokens_before, "tokens_after": compressed.tokens_after}
         parts = [msgspec.to_builtins(part) for part in compressed.parts] if self._request.explain else []
         self._flight.note("compress", {**sizes, "stable_tokens": compressed.stable_tokens, "parts": parts})
@@ -254,10 +265,13 @@ class Path:
         """Ends the stream, then stores the answer unless something it depends on changed meanwhile."""
         flight = self._flight
         fresh = self._freshness.fresh(flight.tenant, flight.tags, flight.read_seq)
-        if not fresh:
-            self._flight.note("cache", {"hit": None, "stored": False, "reason": "stale"})
+        if not fresh or flight.volatile:
+            reason = "volatile" if fresh else "stale"
+            self._flight.note("cache", {"hit": None, "stored": False, "reason": reason})
         flight.say(done_of(flight, answer, "miss"))
-        if self._plan.store and fresh:
+        if self._compressed is not None:
+            self._on_prompt(flight, self._compressed, answer, self._request.tools)
+        if self._plan.store and fresh and not flight.volatile:
             notes = [{"kind": "sources", "data": {"passages": flight.sources}}] if flight.sources else []
             put = await self._stages.put(msgspec.structs.replace(answer, notes=notes), vector)
             self._stored = put is not None
@@ -273,8 +287,11 @@ class Path:
         data = {name: getattr(routed, name) for name in fields} | {"prompt": prompt_hash(messages)}
         self._flight.note("route", {**data, "features": routed.features} if self._request.explain else data)
 
-    def _note_sources(self, used: list[Passage], missing: list[str]) -> None:
-        self._flight.note("sources", {**_sources(used), **({"missing": missing} if missing else {})})
+    def _note_sources(self, used: list[Passage], retrieved: Retrieved) -> None:
+        about = {name: said for name in ("missing", "skipped") if (said := getattr(retrieved, name))}
+        if retrieved.reranking is not None:
+            about["rerank"] = msgspec.to_builtins(retrieved.reranking)
+        self._flight.note("sources", {**_sources(used), **about})
 
 
 def _sources(used: list[Passage]) -> dict[str, Any]:

@@ -80,12 +80,13 @@ class Stages:
             return CacheMiss(reason="unavailable")
         return reply  # type: ignore[no-any-return]
 
-    async def embed(self) -> bytes | None:
-        """The vector of the question; None when it is too long for the model or the embedder cannot be had."""
+    async def embed(self) -> tuple[bytes | None, bool]:
+        """The vector of the question, None when the embedder cannot be had, and whether it is of the whole question:
+        where that is too long for the model it serves to search for passages, and for nothing else."""
         reply = await self._ask("embed", EMBED, Embed(texts=[self._plan.query]))
-        if not isinstance(reply, Embedded) or (reply.truncated and reply.truncated[0]):
-            return None
-        return reply.vectors[0]
+        if not isinstance(reply, Embedded) or not reply.vectors:
+            return None, False
+        return reply.vectors[0], not any(reply.truncated)
 
     async def retrieve(self, vector: bytes | None) -> Retrieved:
         """The passages for the question."""
@@ -108,9 +109,10 @@ class Stages:
         exclude: list[str] | None = None,
         spare: bool = False,
         above: str = "",
+        counted: bool = True,
     ) -> Routed:
         """The model and the worker; with `model` another worker of that very model, with `spare` an idle one, and with
-        `above` one of a better model than that."""
+        `above` one of a better model than that. What is not `counted` is only asked for."""
         body = Route(
             text=self._plan.fingerprint.text,
             vector=vector,
@@ -125,11 +127,14 @@ class Stages:
             prefix=prefix_of(self._flight.tenant, self._request),
             spare=spare,
             above=above,
+            counted=counted,
         )
         reply: Routed = await self._must("route", ROUTE, body)
         return reply
 
-    async def compress(self, routed: Routed, passages: list[Passage]) -> tuple[Routed, Compressed]:
+    async def compress(
+        self, routed: Routed, passages: list[Passage], *, explain: bool = False
+    ) -> tuple[Routed, Compressed]:
         """The prompt for the routed model, and the model with the longest answer that fits beside it.
 
         An answer that is asked to be longer than half of the window takes what the prompt leaves.
@@ -142,7 +147,9 @@ class Stages:
             token_budget=routed.token_budget,
             context_window=routed.context_window,
             max_tokens=min(self._request.max_tokens or routed.max_tokens, routed.context_window // 2),
+            shares=routed.shares,
             tools=self._request.tools,
+            explain=explain,
         )
         reply: Compressed = await self._must("compress", COMPRESS, body)
         return fitted(routed, self._request, reply), reply

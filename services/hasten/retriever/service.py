@@ -4,10 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hasten.bus import Bus
 from hasten.changes.settings import Changes
 from hasten.messages.failure import Failed
-from hasten.messages.retrieve import DOCUMENTS, RETRIEVE, DocumentList, Documents, Retrieve, Retrieved
+from hasten.messages.lookup import Lookup
+from hasten.messages.retrieve import DOCUMENTS, RETRIEVE, DocumentList, Documents, Passage, Retrieve, Retrieved
 from hasten.retriever.catalogue import Catalogue
 from hasten.retriever.domain import Refused, check_filter, fitting, vector_of
 from hasten.retriever.embedding import Embedding
@@ -15,6 +18,10 @@ from hasten.retriever.fusion import Blend
 from hasten.retriever.ingestion import Ingestion
 from hasten.retriever.intake import Intake
 from hasten.retriever.library import Library
+from hasten.retriever.lookup import joined
+from hasten.retriever.lookups import Lookups
+from hasten.retriever.rerankers import Model
+from hasten.retriever.reranking import Reranker
 from hasten.retriever.settings import Settings
 from hasten.retriever.writer import Writer
 from hasten.service import Call, Service
@@ -32,13 +39,23 @@ COUNT_S = 5.0
 
 
 class Retriever:
-    """One replica. Several share the stream's durable consumer and one Qdrant server."""
+    """One replica. Several share the stream's durable consumer and one Qdrant server. `model` is the cross-encoder, if
+    not the one that the settings name."""
 
-    def __init__(self, settings: Settings, bus: Bus, vectors: VectorStore, changes: Changes | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        bus: Bus,
+        vectors: VectorStore,
+        changes: Changes | None = None,
+        model: Model | None = None,
+    ) -> None:
         self._settings, self._bus = settings, bus
         blend = Blend(weight=settings.lexical_weight, weights=settings.lexical_weights)
         self._library = Library(vectors, blend if settings.hybrid else None)
         self._embedding = Embedding(bus, timeout_s=settings.embed_timeout_s)
+        self._lookups = Lookups(bus, settings.lookups)
+        self._reranker = Reranker(settings, model)
         self._intake = Intake(bus, ack_wait_s=settings.ack_wait_s)
         writer = Writer(settings, self._library, self._embedding)
         self._ingestion = Ingestion(settings, bus, changes or Changes(), self._intake, self._library, writer)
@@ -55,6 +72,7 @@ class Retriever:
         await self._embedding.find()
         await self._library.open(self._embedding.dim, self._embedding.model, self._settings.indexed)
         await self._ingestion.start()
+        await self._reranker.start()
         self._sizes = await self._library.sizes()
         self._counting = asyncio.get_running_loop().create_task(self._count())
         await self._service.start()
@@ -69,23 +87,41 @@ class Retriever:
                 log.warning("the store cannot be counted: %s", error)
 
     async def _on_retrieve(self, body: Retrieve, call: Call) -> Retrieved:
-        """Everything up to `read_seq` was applied before the search began: it is taken first."""
+        """Everything up to `read_seq` was applied before the search began: it is taken first. The collections and every
+        look-up are asked together; what they bring is ranked by one measure, then cut to what was asked for."""
         read_seq = self._intake.applied
-        collections = self._checked(body)
+        names = self._checked(body)
+        collections = [name for name in names if name not in self._lookups]
+        tools = [name for name in names if name in self._lookups]
+        asked = Lookup(query=body.query, filter=body.filter, limit=body.limit)
+        looking = asyncio.get_running_loop().create_task(self._lookups.ask(tools, asked, call))
+        try:
+            found, missing = await self._search(body, collections, call)
+            brought = await looking
+        finally:
+            looking.cancel()
+        made = joined(found, brought, read_seq)
+        passages, reranking = await self._reranker.rerank(body.rerank, body.query, made.passages, call.remaining_s())
+        kept, partial = fitting(passages[: body.limit], self._bus.client.max_payload - ENVELOPE_BYTES)
+        return msgspec.structs.replace(
+            made, passages=kept, partial=partial, reranking=reranking, missing=[*missing, *made.missing]
+        )
+
+    async def _search(self, body: Retrieve, collections: list[str], call: Call) -> tuple[list[Passage], list[str]]:
+        """The passages of the collections, more than asked for where they are read again, and who holds nothing."""
         if not collections:
-            return Retrieved(read_seq=read_seq)
+            return [], []
         vector = await self._vector(body, call)
+        width = self._settings.rerank_candidates if self._reranker.wanted(body.rerank) else 0
         try:
             with _seconds.time():
                 found = await self._library.search(
-                    vector, call.tenant, collections, body.filter, body.limit, question=body.query
+                    vector, call.tenant, collections, body.filter, max(body.limit, width), question=body.query
                 )
             empty = [name for name in collections if not any(one.collection == name for one in found)]
-            missing = [name for name in empty if not await self._library.holds(call.tenant, name)]
+            return found, [name for name in empty if not await self._library.holds(call.tenant, name)]
         except StoreError as error:
             raise Failed("unavailable", str(error), retry_after_ms=1000) from None
-        kept, partial = fitting(found, self._bus.client.max_payload - ENVELOPE_BYTES)
-        return Retrieved(passages=kept, read_seq=read_seq, missing=missing, partial=partial)
 
     async def _on_documents(self, body: Documents, call: Call) -> DocumentList:
         return await self._catalogue.answer(body, call.tenant, self._intake.applied)
@@ -114,8 +150,8 @@ class Retriever:
 
     def report(self) -> dict[str, Any]:
         """Documents and chunks (counted now and then), messages not yet applied, the sequence applied up to; how
-        many chunks cannot be found by words yet, which are searched at all once there are none, and the indexes that
-        the store lacked at the start."""
+        many chunks cannot be found by words yet, which are searched at all once there are none, the indexes that the
+        store lacked at the start, and the cross-encoder that reranks, empty for none."""
         documents, passages = self._sizes
         return {
             "documents": documents,
@@ -124,6 +160,7 @@ class Retriever:
             "applied": self._intake.applied,
             "wordless": self._library.wordless,
             "mended": self._library.mended,
+            "rerank": self._reranker.state,
         }
 
     async def drain(self) -> None:
@@ -138,6 +175,7 @@ class Retriever:
             await asyncio.wait({self._counting})
         await self._service.close()
         await self._ingestion.close()
+        self._reranker.close()
         await self._library.close()
 
 

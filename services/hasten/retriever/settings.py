@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from hasten.retriever.fusion import WEIGHT
+from hasten.retriever.lookup import LookupSettings
 from hasten.vectors.store import IndexKind
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -31,6 +32,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     fails for a reason of its own is given up after `attempts`. `max_chunks` is the most chunks of one document.
     `ack_wait_s` is how long a message that a replica took and is silent about waits for another one.
     `poll_s` is how often the retriever looks how far all replicas together have come.
+
+    `rerank` names a cross-encoder, `onnx:FOLDER` or `sentence-transformers:FOLDER`; empty, the default, is none. It
+    reads the question with up to `rerank_candidates` passages again for at most `rerank_ms`, and has `rerank_weight` of
+    the order. It reads `rerank_tokens` of a pair at once, on `rerank_threads` threads; `rerank_waiting` requests may
+    wait for it, the others keep their order. `lookups` are tools that are asked like collections (`LookupSettings`).
     """
 
     data: str = ".hasten"
@@ -46,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 64
     waiting: int = 256
     batch: int = 32
-    parallel: int = 4
+    parallel: int = 8
     embed_batch: int = 64
     embed_timeout_s: float = 30.0
     retry_s: float = 0.5
@@ -55,3 +61,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_chunks: int = 10_000
     ack_wait_s: float = 30.0
     poll_s: float = 0.2
+    rerank: str = ""
+    rerank_ms: float = 35.0
+    rerank_candidates: int = 24
+    rerank_weight: float = 0.5
+    rerank_tokens: int = 256
+    rerank_threads: int = 1
+    rerank_waiting: int = 4
+    lookups: dict[str, LookupSettings] = {}

@@ -78,6 +78,8 @@ class Retrieve(Body, frozen=True, kw_only=True, omit_defaults=True):
     """Asks for the passages nearest to `query` in the named collections of the tenant.
 
     `vector` saves the embedding of the query. `filter` is matched against document metadata (a list means any of).
+    `knowledge` may also name look-ups of the operator's, which are asked at the same time. `rerank` asks for reranking
+    or declines it; without it the operator's setting counts.
     """
 
     query: str
@@ -85,6 +87,7 @@ class Retrieve(Body, frozen=True, kw_only=True, omit_defaults=True):
     vector: bytes | None = None
     filter: dict[str, Scalar | list[Scalar]] = {}
     limit: int = 8
+    rerank: bool | None = None
 
 
 class Sentence(Body, frozen=True, kw_only=True, omit_defaults=True):
@@ -118,16 +121,40 @@ class Passage(Body, frozen=True, kw_only=True, omit_defaults=True):
     sentences: list[Sentence] = []
 
 
+class Reranking(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """What a cross-encoder has done to the order: it read the question with `scored` of `candidates` passages, the
+    nearest first, in `took_ms`. `partial` says that the time was up before all were read; those that were not keep
+    their order.
+
+    `skipped` is why none was read: declined, no_model, deadline (too little of it is left), slow (not one passage is
+    read within the time), busy, long_question (there is no room for a passage), failed, or nothing (fewer than two
+    passages).
+    """
+
+    scored: int = 0
+    candidates: int = 0
+    partial: bool = False
+    took_ms: float = 0.0
+    skipped: str = ""
+
+
 class Retrieved(Reply, frozen=True, kw_only=True, omit_defaults=True):
     """Passages, best first. Everything in HASTEN_CHANGES up to `read_seq` had been applied when they were read.
 
-    `missing` names collections that hold nothing; `partial` that passages were left out to stay within a message.
+    `missing` names collections that hold nothing and look-ups that found nothing; `partial` that passages were left out
+    to stay within a message. `skipped` says which look-ups did not help and why: timeout, absent, failed, invalid,
+    too_large or foreign. `tags` are what the whole reply depends on, beside the tags of its passages. What was made of
+    it must not be kept when `volatile` names a look-up: no change event tells when that would answer otherwise.
     """
 
     passages: list[Passage] = []
     read_seq: int = 0
     missing: list[str] = []
     partial: bool = False
+    reranking: Reranking | None = None
+    skipped: dict[str, str] = {}
+    tags: list[str] = []
+    volatile: list[str] = []
 
 
 DOCUMENT = Topic(
