@@ -1,9 +1,9 @@
 """`python -m loadtest.fusion_weights --data DIR`: how much words should count beside vectors.
 
 Four public sets, and a made-up one of part numbers, are cut into chunks, embedded and fused by the retriever's own
-code; both searches are exact scans. The weight is chosen on half of the questions and reported on the other half: the best
-mean over the sets among the weights with which no set is worse than by vectors alone. Measured is the reciprocal rank
-of the right document among ten; of hotpot100 the share of the two supporting documents among the first five, of
+code; both searches are exact scans. The weight is chosen on half of the questions and reported on the other half: the
+best mean over the sets among the weights with which no set is worse than by vectors alone. Measured is the reciprocal
+rank of the right document among ten; of hotpot100 the share of the two supporting documents among the first five, of
 chunking_eval that of the wanted characters within the first 4,000. `--json` prints one object. Sets that are absent are
 left out, which is said.
 """

@@ -99,7 +99,8 @@ class Sentence(Body, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Passage(Body, frozen=True, kw_only=True, omit_defaults=True):
-    """A piece of a document, with its source and span (characters of the document's text).
+    """A piece of a document, with its source and span (characters of the document's text). `score` orders the passages
+    of one reply and says nothing beside those of another.
 
     `sentences` are those that have been compared with the question, in the order of the text; none where the store has
     no vectors of them.
