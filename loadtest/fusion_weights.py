@@ -139,12 +139,13 @@ class Index:
     def __init__(self, documents: list[Document], embedding: Embedding) -> None:
         self._embedding = embedding
         self._passages: Passages = []
-        texts, vectors = [], []
-        settings = Settings()
-        for document in documents:
-            found = chunks(document.text, "text/plain", title=document.title, passage_chars=settings.passage_chars)
-            own = [embedding_text(document, chunk) for chunk in found]
-            known = embedding.of(own)
+        settings, texts, vectors = Settings(), list[str](), list[NDArray[np.float32]]()
+        cut = [
+            chunks(one.text, "text/plain", title=one.title, passage_chars=settings.passage_chars) for one in documents
+        ]
+        pieces = [[embedding_text(one, chunk) for chunk in found] for one, found in zip(documents, cut, strict=True)]
+        known = embedding.of([text for own in pieces for text in own])
+        for document, found, own in zip(documents, cut, pieces, strict=True):
             vectors += leaning(found, [known[text] for text in own], settings.parent_weight)
             self._passages += [(document.id, chunk.passage_start, chunk.passage_end) for chunk in found]
             texts += own
