@@ -196,9 +196,19 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+            skipping = time.perf_counter()
+            again = Delivery(hasten, COLLECTION, refused=print)
+            for document in texts(args.chunks, args.words):
+                await again.offer(document, document.id)
+            await again.finish()
+            skipped = {"unchanged": again.tally.unchanged, "seconds": round(time.perf_counter() - skipping, 2)}
             await asyncio.sleep(args.rest)
             await watch.ask(QUESTIONS, after)
-            return {**figures(args, delivery, watch, seconds, rate, cpu_s, during, after), "late": late}
+            return {
+                **figures(args, delivery, watch, seconds, rate, cpu_s, during, after),
+                "late": late,
+                "again": skipped,
+            }
 
 
 def figures(
@@ -247,6 +257,8 @@ def said(found: dict[str, Any]) -> str:
         ),
         f"seconds of the processor: {', '.join(f'{name} {used:.0f}' for name, used in cpu.items())}",
     ]
+    again = found["again"]
+    lines.append(f"the same once more: {again['unchanged']} documents found unchanged in {again['seconds']} s")
     if found["while_ingesting"]:
         during, after = found["while_ingesting"], found["afterwards"]
         lines.append(

@@ -176,6 +176,22 @@ def test_what_one_part_does_not_need_goes_to_the_others_in_order() -> None:
     assert target(990, 1000, 1100, shares) == 1100
 
 
+def test_a_model_may_have_shares_of_its_own() -> None:
+    talk = [Turn(role=("user", "assistant")[at % 2], content=filler(25)) for at in range(60)]
+    sizes = [
+        sum(
+            part.after
+            for part in made_of(ESTIMATE, [*talk, QUESTION], [filler(5000)], token_budget=1000, shares=own).parts
+            if part.kind == "history"
+        )
+        for own in ({"history": 0.1}, {}, {"history": 0.6, "passages": 0.2})
+    ]
+    assert sizes == sorted(set(sizes))
+    for wrong, reason in (({"hisotry": 0.1}, "no share of hisotry"), ({"history": 1.5}, "from 0 to 1")):
+        with pytest.raises(Failed, match=f"bad_request.*{reason}"):
+            made_of(ESTIMATE, [QUESTION], shares=wrong)
+
+
 @given(st.integers(-5, 10**6))
 def test_a_rung_is_near_and_grows_with_the_tokens(tokens: int) -> None:
     assert 0.7 * tokens - 1 <= rung(tokens) <= max(0, tokens)

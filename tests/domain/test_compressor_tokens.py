@@ -180,10 +180,13 @@ def test_a_tokenizer_is_found_by_name_and_loaded_once(tmp_path: Path) -> None:
 def test_a_missing_tokenizer_is_estimated_said_once_and_used_when_it_comes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    byte_tokenizer(tmp_path / "bytes")
     folder = TokenizerFolder(tmp_path)
     with caplog.at_level(logging.WARNING, "hasten"):
         assert folder.load("later").name == folder.load("later").name == "estimate"
     assert len(caplog.records) == 1
+    assert f"into {tmp_path / 'later'}" in caplog.text
+    assert "(there are: bytes)" in caplog.text
     byte_tokenizer(tmp_path / "later")
     assert folder.load("later").name == "later"
 
@@ -197,9 +200,11 @@ def test_a_broken_tokenizer_is_estimated(tmp_path: Path, broken: str, caplog: py
     assert "cannot be read" in caplog.text
 
 
-def test_a_tokenizer_without_a_template_is_estimated(tmp_path: Path) -> None:
+def test_a_tokenizer_without_a_template_is_estimated(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     byte_tokenizer(tmp_path / "bare", None)
-    assert TokenizerFolder(tmp_path).load("bare").name == "estimate"
+    with caplog.at_level(logging.WARNING, "hasten"):
+        assert TokenizerFolder(tmp_path).load("bare").name == "estimate"
+    assert "has no chat template" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["../secret", "a/b", "/etc", ".hidden", "a\x00b", "x" * 200, "a b"])

@@ -73,6 +73,6 @@ class TokenizerFolder:
 
 
 def _trouble(folder: Path, error: Exception) -> str:
-    if not (folder / TEMPLATE).is_file() and not (folder / CONFIG).is_file():
+    if isinstance(error, ValueError) and not (folder / TEMPLATE).is_file():
         return "has no chat template"
     return f"cannot be read ({type(error).__name__})"

@@ -118,6 +118,7 @@ class Retriever:
                 found = await self._library.search(
                     vector, call.tenant, collections, body.filter, max(body.limit, width), question=body.query
                 )
+                found = await self._library.compared(found, call.tenant, vector)
             empty = [name for name in collections if not any(one.collection == name for one in found)]
             return found, [name for name in empty if not await self._library.holds(call.tenant, name)]
         except StoreError as error:
