@@ -67,7 +67,7 @@ def test_the_cut_moves_in_steps_so_that_the_beginning_stays_the_same() -> None:
     assert all(10 * (turns - cut) <= 200 for turns, cut in enumerate(cuts, 1))
 
 
-ROUNDS = st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=30)
+ROUNDS = st.lists(st.tuples(st.integers(1, 50), st.booleans()), max_size=30)
 
 
 @given(ROUNDS, st.integers(0, 400))

@@ -1,8 +1,11 @@
 """Divides the tokens of a prompt among its parts."""
 
 import math
+from collections.abc import Mapping
 
 import msgspec
+
+from hasten.messages.failure import Failed
 
 _RUNG = 4 / 3
 
@@ -30,6 +33,16 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     examples: int = 0
     history: int = 0
     passages: int = 0
+
+
+def with_shares(shares: Shares, own: Mapping[str, float]) -> Shares:
+    """The shares with those that a model has of its own; raises Failed(bad_request) for a part or a number unknown."""
+    if unknown := own.keys() - set(Shares.__struct_fields__):
+        names = ", ".join(Shares.__struct_fields__)
+        raise Failed("bad_request", f"there is no share of {min(unknown)}; there are {names}", param="shares")
+    if not all(0 <= share <= 1 for share in own.values()):
+        raise Failed("bad_request", "a share is a number from 0 to 1", param="shares")
+    return msgspec.structs.replace(shares, **own)
 
 
 def target(fixed: int, token_budget: int, window: int, shares: Shares) -> int:

@@ -37,6 +37,7 @@ class ByteEstimate:
     name = "estimate"
     control_tokens: tuple[str, ...] = ()
     per_turn = _PER_TURN
+    opens_with_user = False
 
     def __init__(self, part_tokens: int = 0) -> None:
         self._part_tokens = part_tokens

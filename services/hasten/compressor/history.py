@@ -24,11 +24,19 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def conversation(messages: Iterable[Turn]) -> Conversation:
-    """Sorts the messages; those of the system and the developer are taken to the start, in the order they came."""
+    """Sorts the messages; those of the system and the developer are taken to the start, in the order they came.
+
+    A tool's result before any call is left out: whoever cut the conversation has lost its call, and engines refuse it.
+    """
     system: Turns = []
     others: Turns = []
+    called = False
     for turn in messages:
-        (system if turn.role in SYSTEM_ROLES else others).append(turn)
+        called = called or bool(turn.tool_calls)
+        if turn.role in SYSTEM_ROLES:
+            system.append(turn)
+        elif called or turn.role != "tool":
+            others.append(turn)
     last = max((at for at, turn in enumerate(others) if turn.role == "user"), default=-1)
     if last < 0:
         return Conversation(system=system, rounds=[], user=None, steps=_groups(others, "assistant"))

@@ -35,12 +35,16 @@ class Parts:
     A prompt is counted as a whole at the end; the sizes of the parts are for deciding what to leave out.
     """
 
-    def __init__(self, request: Compress, counter: TokenCounter, wording: Wording) -> None:
+    def __init__(
+        self, request: Compress, counter: TokenCounter, wording: Wording, similar: Sequence[float] = ()
+    ) -> None:
         neutral = neutraliser(counter.control_tokens)
-        self.request, self._counter = request, counter
+        self.request, self._counter, self._similar = request, counter, similar
         self._said: dict[tuple[bool, ...], list[recall.Sentence]] = {}
         self.talk = conversation(neutral_turn(turn, neutral) for turn in request.messages)
         self.examples = [_neutral_example(example, neutral) for example in request.examples]
+        if counter.opens_with_user and self.talk.rounds and not _opens(self.talk.rounds[0]):
+            self.talk = msgspec.structs.replace(self.talk, rounds=self.talk.rounds[1:])
         asked = self.talk.user is not None
         self.documents = documents(request.passages if asked else [], neutral, counter.counts)
         self._measure(counter, wording)
@@ -146,7 +150,7 @@ class Parts:
         if sum(self.example_sizes) <= room:
             return list(range(len(self.examples)))
         first = next(iter(self._user_texts()), "")
-        return examples.choose(self.examples, self.example_sizes, first, room)
+        return examples.choose(self.examples, self.example_sizes, first, room, self._similar)
 
     def _choose_units(self, room: int) -> list[list[int]]:
         if not self.documents:
@@ -179,6 +183,11 @@ class Parts:
 def flat(groups: Iterable[Sequence[Turn]]) -> list[Turn]:
     """The turns of all groups in order."""
     return [turn for turns in groups for turn in turns]
+
+
+def _opens(turns: Sequence[Turn]) -> bool:
+    """Whether a round may be the first where a template wants the user first; what the caller has pinned stays."""
+    return turns[0].role == "user" or history.pinned(turns)
 
 
 def _extract(document: Document, units: Sequence[int]) -> Extract:

@@ -13,7 +13,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `data` is the folder that holds models/<tokenizer>/tokenizer.json and chat_template.jinja. `limit` requests are
     worked on at once and `waiting` more wait. `threads` do the work of requests longer than `inline_characters`;
     shorter ones take less time than handing them over. `counts_kept` is how many texts' token counts each tokenizer
-    remembers. `part_tokens` stands for an image or another content part that is not text.
+    remembers. `vectors_kept` is how many examples' vectors are remembered, and `embed_wait_ms` how long a request whose
+    examples do not fit waits for the embedder (0: it is not asked, and they are chosen by their words). `part_tokens`
+    stands for an image or another content part that is not text.
 
     `example_share` and `history_share` are what these may take of the token budget when something has to be cut, and
     `passage_share` what the passages get at least of the tokens that the examples leave. What the passages do not need
@@ -30,6 +32,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 1
     inline_characters: int = 2000
     counts_kept: int = 50_000
+    vectors_kept: int = 4096
+    embed_wait_ms: float = 60.0
     part_tokens: int = 800
     example_share: float = 0.2
     history_share: float = 0.3

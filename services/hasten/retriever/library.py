@@ -231,7 +231,7 @@ class Library:
         blend = self._blend
         found = {passage.id: passage for leg in reversed(legs) for passage in leg}
         dense, lexical = ({passage.id: passage.score for passage in leg} for leg in legs)
-        order = fused(dense, lexical, lambda id_: blend.of(tenant, found[id_].collection), blend.method)
+        order = fused(dense, lexical, lambda id_: blend.of(tenant, found[id_].collection))
         return [msgspec.structs.replace(found[id_], score=round(score, 6)) for id_, score in order.items()]
 
     async def compared(self, found: list[Passage], tenant: str, question: Vector) -> list[Passage]:

@@ -51,7 +51,7 @@ class Retriever:
         model: Model | None = None,
     ) -> None:
         self._settings, self._bus = settings, bus
-        blend = Blend(weight=settings.lexical_weight, weights=settings.lexical_weights, method=settings.fusion)
+        blend = Blend(weight=settings.lexical_weight, weights=settings.lexical_weights)
         self._library = Library(vectors, blend if settings.hybrid else None)
         self._embedding = Embedding(bus, timeout_s=settings.embed_timeout_s)
         self._lookups = Lookups(bus, settings.lookups)
