@@ -21,7 +21,17 @@ _KINDS: dict[str, Kind] = {
     "fence": "code",
     "code_block": "code",
 }
+_BOLD = re.compile(r"(\*\*|__)(?=\S)([^*_]+?)(?<=\S)\1:?")
+_NUMBERED = re.compile(r"(\d{1,3}(?:\.\d{1,3}){0,5})\.?[ \t]+(\S.*)")
+_UNDERLINED = re.compile(r"([^\n\r]+)(?:\r\n?|\n)(={3,}|-{3,})")
+_FRONT = re.compile(r"---[ \t]*(?:\r\n?|\n)[\w-]+[ \t]*:[\s\S]{0,4000}?(?:\r\n?|\n)(?:---|\.\.\.)[ \t]*(?=[\r\n]|$)")
+"""Facts about a document before its text, as static site generators have them: `---`, `name: value` lines, `---`."""
+_LINE_LEVEL = 10
+"""Of a line that is a heading in all but the marks: below every marked one."""
+_MAX_LINE = 80
+_LETTERS = 4
 _NEWLINE = re.compile(r"\r\n?|\n")
+_NOT_A_NEWLINE = re.compile(r"[^\r\n]+")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _MARKS = re.compile(r"[*`]+")
 _parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
@@ -73,16 +83,47 @@ def _lines(text: str) -> list[Span]:
 
 
 def _plain(text: str) -> list[Section]:
-    blocks = []
+    found = [Section()]
     for blank, group in groupby(_lines(text), lambda line: not text[line.start : line.end].strip()):
         lines = list(group)
         if not blank:
-            blocks.append(Block(span=trim(text, lines[0].start, lines[-1].end)))
-    return [Section(blocks=blocks)]
+            _add_or_open(found, text, trim(text, lines[0].start, lines[-1].end))
+    _close(found[-1])
+    return found
+
+
+def _add_or_open(found: list[Section], text: str, span: Span) -> None:
+    """Adds a paragraph, or opens a section where it is a heading in all but the marks."""
+    if (named := _named(text[span.start : span.end])) is not None:
+        _open(found, Heading(*named, span))
+    else:
+        _add(found, Block(span=span))
+
+
+def _named(paragraph: str) -> tuple[int, str] | None:
+    """The level and text of a paragraph that is a heading: underlined, bold as a whole, numbered, or in capitals."""
+    if len(paragraph) > 2 * _MAX_LINE:
+        return None
+    if under := _UNDERLINED.fullmatch(paragraph):
+        return (1 if under[2][0] == "=" else 2), under[1].strip()
+    if "\n" in paragraph or "\r" in paragraph or len(paragraph) > _MAX_LINE or paragraph[-1] in ".!?;,。！？":
+        return None
+    if (bold := _BOLD.fullmatch(paragraph)) and bold[2][-1] not in ".!?;,。！？":
+        return _LINE_LEVEL, bold[2].rstrip(":")
+    if (numbered := _NUMBERED.fullmatch(paragraph)) and not numbered[2][0].islower() and numbered[2][0].isalpha():
+        return _LINE_LEVEL + numbered[1].count("."), paragraph
+    if (
+        paragraph.isupper()
+        and paragraph[0].isalnum()
+        and sum(map(str.isalpha, paragraph)) >= _LETTERS
+        and "|" not in paragraph
+    ):
+        return _LINE_LEVEL, paragraph.rstrip(":")
+    return None
 
 
 def _markdown(text: str) -> list[Section]:
-    lines, tokens = _lines(text), _parser.parse(text)
+    lines, tokens = _lines(text), _parser.parse(_without_front(text))
     found, read = [Section()], 0
 
     def span(first: int, last: int) -> Span:
@@ -98,12 +139,20 @@ def _markdown(text: str) -> list[Section]:
         title = _title(tokens[at + 1].content) if token.type == "heading_open" else ""
         if title:
             _open(found, Heading(int(token.tag[1]), title, span(first, last)))
+        elif token.type == "paragraph_open":
+            _add_or_open(found, text, span(first, last))
         elif token.type != "hr":
             parts = [part for part in (span(*lines) for lines in _parts(tokens, at)) if part.end > part.start]
             _add(found, Block(span=span(first, last), kind=_KINDS.get(token.type, "text"), parts=parts))
     _add(found, Block(span=span(read, len(lines))))
     _close(found[-1])
     return found
+
+
+def _without_front(text: str) -> str:
+    """The text with empty lines for the front matter, whose end would else be read as the underline of a heading."""
+    front = _FRONT.match(text)
+    return _NOT_A_NEWLINE.sub("", front[0]) + text[front.end() :] if front else text
 
 
 def _add(found: list[Section], block: Block) -> None:

@@ -3,12 +3,16 @@
 import re
 from itertools import islice
 from typing import NamedTuple
+from unicodedata import category
 
 _IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002fa1f"
 _PIECE = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]{{1,12}}|[^\w\s]{{1,12}}")
 _CHARS = 10
-_END = re.compile(r"""(?<![.!?…।؟۔])[.!?…।؟۔]++["'”’)\]»*_]*+(?=\s)|[。！？｡]++[」』”’）]*+""")
-"""Possessive, and tried only where a run of marks begins: linear even in a page of dots."""
+_END = re.compile(
+    r"""(?<![.!?…।؟۔])[.!?…।؟۔]++["'”’)\]»*_]*+(?=\s)|[。！？｡]++[」』”’）]*+|(?<=[\n\r])(?=\w[\w .'’-]{0,30}:\s)"""
+)
+"""Possessive, and tried only where a run of marks begins: linear even in a page of dots. The last kind is a line that
+begins with who speaks or what follows (`Anna: …`, `Q: …`)."""
 _LAST_WORD = re.compile(r"(?:^|(?<=[\s(\"'“‘]))\S{1,12}$")
 _ABBREVIATION = re.compile(
     r"mr|mrs|ms|dr|prof|st|vs|e\.g|i\.e|cf|nos?|approx|fig|vol|pp|inc|ltd|co|z\.b|d\.h|bzw|nr|str|ca|bl\.a|f\.eks|p\.ej"
@@ -44,7 +48,7 @@ def sentences(text: str, span: Span) -> list[Span]:
     """The sentences of a span, trimmed; where a boundary is in doubt there is none."""
     found, at = [], span.start
     for end in _END.finditer(text, span.start, span.end):
-        if not _doubtful(text, at, end.start(), end.end()):
+        if end.start() == end.end() or not _doubtful(text, at, end.start(), end.end()):
             found.append(trim(text, at, end.end()))
             at = end.end()
     found.append(trim(text, at, span.end))
@@ -89,4 +93,11 @@ def _cut(text: str, start: int, end: int, limit: int) -> int:
     line = text.rfind("\n", middle, furthest)
     if line > start:
         return line
-    return next((at for at in range(furthest, middle, -1) if text[at].isspace()), furthest)
+    space = next((at for at in range(furthest, middle, -1) if text[at].isspace()), 0)
+    return space or next((at for at in range(furthest, middle, -1) if not _inside(text, at)), furthest)
+
+
+def _inside(text: str, at: int) -> bool:
+    """Whether what is before `at` and after it are drawn as one character: marks, joiners, variants, skin tones."""
+    joined = category(text[at]).startswith("M") or text[at] == "\u200d" or "\U0001f3fb" <= text[at] <= "\U0001f3ff"
+    return joined or text[at - 1] == "\u200d"
