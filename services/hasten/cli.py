@@ -15,6 +15,7 @@ from hasten.commands import (
     invalidate,
     keys,
     models,
+    prompts,
     run,
     status,
     topics,
@@ -60,6 +61,7 @@ app.command()(bench.bench)
 app.add_typer(cache.app, name="cache")
 app.add_typer(models.app, name="models")
 app.add_typer(keys.app, name="keys")
+app.add_typer(prompts.app, name="prompts")
 
 
 def main() -> None:

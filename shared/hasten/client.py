@@ -20,7 +20,7 @@ from hasten.messages.change import CHANGE, Change
 from hasten.messages.chat import CANCEL, ChatReply, Nothing
 from hasten.messages.explain import EXPLAIN, Explanation
 from hasten.messages.failure import Failed, Failure
-from hasten.messages.retrieve import DOCUMENT, INGESTED, Document, Ingested
+from hasten.messages.retrieve import DOCUMENT, DOCUMENTS, INGESTED, Document, DocumentList, Documents, Ingested
 from hasten.messages.route import MODELS, ModelInfo, ModelList, Models
 from hasten.topics import checked, random_id
 
@@ -89,16 +89,38 @@ class Hasten:
 
     async def ingest(self, collection: str, document: Document, *, timeout_s: float = 60.0) -> Ingested:
         """Stores a document (or its deletion) and returns when the next retrieval sees it; raises Failed."""
-        await self._listen()
-        sequence = await self.bus.store(DOCUMENT, document, tenant=self.tenant, collection=collection)
+        sequence = await self.store(collection, document)
         try:
             async with asyncio.timeout(timeout_s):
-                done = await self._applied(sequence)
+                done = await self.applied(sequence)
         except TimeoutError:
             raise Failed("deadline", f"{document.id} is stored but was not indexed within {timeout_s:g} s") from None
         if done.error is not None:
             raise Failed("bad_request", f"{document.id} was refused: {done.error}")
         return done
+
+    async def store(self, collection: str, document: Document, *, message_id: str = "") -> int:
+        """Stores a document (or its deletion) and returns its version, see `applied`; raises Failed. The same
+        `message_id` again within two minutes stores nothing more."""
+        await self._listen()
+        headers = {"Nats-Msg-Id": message_id} if message_id else None
+        return await self.bus.store(DOCUMENT, document, headers=headers, tenant=self.tenant, collection=collection)
+
+    async def documents(
+        self,
+        collection: str,
+        *,
+        ids: Sequence[str] = (),
+        source: str = "",
+        after: int = 0,
+        timeout_s: float = 10.0,
+    ) -> DocumentList:
+        """Which of these documents, or which from a source, a collection holds; raises Failed."""
+        what = Documents(collection=collection, ids=list(ids), source=source, after=after)
+        reply = await self.bus.request(DOCUMENTS, what, deadline_ms=now_ms() + timeout_s * 1000, tenant=self.tenant)
+        if not isinstance(reply, DocumentList):
+            raise Failed.of(reply)
+        return reply
 
     async def _listen(self) -> None:
         if self._listening is None:
@@ -117,7 +139,8 @@ class Hasten:
                 if len(self._early) > _EARLY:
                     self._early.pop(next(iter(self._early)))
 
-    async def _applied(self, sequence: int) -> Ingested:
+    async def applied(self, sequence: int) -> Ingested:
+        """What became of a document that was stored at this sequence, by this client; the word of it may be lost."""
         early = self._early.pop(sequence, None)
         if early is not None:
             return early

@@ -1,26 +1,27 @@
-"""Reads files into documents: Markdown, plain text, HTML and PDF; what cannot be read is one sentence."""
+"""Reads files into documents: Markdown, plain text, HTML, PDF and rows; what cannot be read is one sentence."""
 
 import io
 import logging
 import re
-from collections.abc import Callable, Iterable
+import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from hasten.files import File, LoadError, shown
 from hasten.markup import html_to_markdown
 from hasten.messages.retrieve import Document
+from hasten.row_file import Columns, rows
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
+READS = 3
+"""How often a file is read that changes meanwhile."""
 _FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _FIELD = re.compile(r"([A-Za-z_][\w-]*):[ \t]*(.*)")
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(\S.*)$|^(\S.*)\n=+[ \t]*$", re.MULTILINE)
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
-
-
-class LoadError(ValueError):
-    """A file that cannot become a document; the text is one sentence that names it."""
 
 
 class _Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,28 +35,24 @@ class _Read(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] = {}
 
 
-def find(paths: Iterable[Path]) -> list[Path]:
-    """The files among these paths and in these folders, each once; of a folder what `load` can read and is not hidden.
+def documents(
+    file: File, columns: Columns | None = None, encoding: str | None = None
+) -> Iterator[Document | LoadError]:
+    """The documents in a file, one for each row of a file of rows, and a sentence for each that is none.
 
-    Raises LoadError for a path that is not there.
+    `encoding` is that of text which is neither UTF-8 nor UTF-16 with a byte order mark.
     """
-    found: dict[Path, None] = {}
-    for path in paths:
-        if path.is_dir():
-            found |= dict.fromkeys(file for file in sorted(path.rglob("*")) if _readable(file, path))
-        elif path.exists():
-            found[path] = None
+    try:
+        if file.path.suffix.lower() in ROWS:
+            base = _id(file.path, file.root or file.path.parent)
+            yield from rows(file.path, base, columns or Columns(), encoding)
         else:
-            raise LoadError(f"{path} is not there")
-    return list(found)
+            yield load(file.path, file.root, encoding)
+    except LoadError as error:
+        yield error
 
 
-def _readable(file: Path, folder: Path) -> bool:
-    hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-    return file.suffix.lower() in SUFFIXES and not hidden and file.is_file()
-
-
-def load(path: Path, root: Path | None = None) -> Document:
+def load(path: Path, root: Path | None = None, encoding: str | None = None) -> Document:
     """The document in a file; raises LoadError.
 
     Its id is the path below `root` (the file's folder if none is given) without the ending, so two files that differ in
@@ -63,15 +60,15 @@ def load(path: Path, root: Path | None = None) -> Document:
     file's name. Front matter may also give `url`, `tags` and any simple values, which become metadata.
     """
     try:
-        read = _READERS[path.suffix.lower()](_bytes(path))
+        read = _READERS[path.suffix.lower()](_bytes(path), encoding)
     except KeyError:
-        raise LoadError(f"{path} is not a Markdown, text, HTML or PDF file") from None
+        raise LoadError(f"{shown(path)} is not a Markdown, text, HTML, PDF, JSON lines or CSV file") from None
     except OSError as error:
-        raise LoadError(f"{path} cannot be read: {error.strerror}") from None
+        raise LoadError(f"{shown(path)} cannot be read: {error.strerror}") from None
     except _Unreadable as error:
-        raise LoadError(f"{path} {error}") from None
+        raise LoadError(f"{shown(path)} {error}") from None
     if not read.text.strip():
-        raise LoadError(f"{path} holds no text")
+        raise LoadError(f"{shown(path)} holds no text")
     return Document(
         id=_id(path, root or path.parent),
         title=read.title or path.stem,
@@ -88,30 +85,44 @@ class _Unreadable(ValueError):
 
 
 def _bytes(path: Path) -> bytes:
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise _Unreadable(f"is larger than {MAX_FILE_BYTES // 1024**2} MB")
-    return path.read_bytes()
+    """What is in a regular file, as it was at one moment."""
+    for _ in range(READS):
+        before = path.stat()
+        if not stat.S_ISREG(before.st_mode):
+            raise _Unreadable("is not a file")
+        if before.st_size > MAX_FILE_BYTES:
+            raise _Unreadable(f"is larger than {MAX_FILE_BYTES // 1024**2} MB")
+        raw = path.read_bytes()
+        after = path.stat()
+        if (after.st_mtime_ns, after.st_size, after.st_ino) == (before.st_mtime_ns, len(raw), before.st_ino):
+            return raw
+    raise _Unreadable("is being written: ingest it again when it is finished")
 
 
 def _id(path: Path, root: Path) -> str:
     whole, base = path.resolve(), root.resolve()
     below = whole.relative_to(base) if whole.is_relative_to(base) else Path(whole.name)
-    return below.with_suffix("").as_posix()
-
-
-def _decoded(raw: bytes) -> str:
-    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    name = below.with_suffix("").as_posix()
     try:
-        text = raw.decode(encoding)
-    except UnicodeDecodeError:
-        raise _Unreadable("is not UTF-8 text") from None
+        name.encode()
+    except UnicodeEncodeError:
+        raise LoadError(f"{shown(path)} has a name that is not UTF-8: rename it") from None
+    return name
+
+
+def _decoded(raw: bytes, encoding: str | None) -> str:
+    marked = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        text = raw.decode(encoding or marked)
+    except UnicodeError:
+        raise _Unreadable(f"is not {encoding or 'UTF-8'} text: name its encoding with --encoding") from None
     if "\0" in text:
         raise _Unreadable("is not text")
     return text
 
 
-def _markdown(raw: bytes) -> _Read:
-    text = _decoded(raw)
+def _markdown(raw: bytes, encoding: str | None) -> _Read:
+    text = _decoded(raw, encoding)
     front: dict[str, Any] = {}
     if (found := _FRONT.match(text)) is not None:
         front, text = _fields(found[1]), text[found.end() :]
@@ -160,16 +171,16 @@ def _first_heading(text: str) -> str:
     return " ".join(re.sub("[*`]", "", line).strip("# \t").split())
 
 
-def _text(raw: bytes) -> _Read:
-    return _Read(text=_decoded(raw), media_type="text/plain")
+def _text(raw: bytes, encoding: str | None) -> _Read:
+    return _Read(text=_decoded(raw, encoding), media_type="text/plain")
 
 
-def _html(raw: bytes) -> _Read:
-    title, text = html_to_markdown(raw)
+def _html(raw: bytes, encoding: str | None) -> _Read:
+    title, text = html_to_markdown(_decoded(raw, encoding) if encoding else raw)
     return _Read(text=text, media_type="text/markdown", title=title or _first_heading(text))
 
 
-def _pdf(raw: bytes) -> _Read:
+def _pdf(raw: bytes, encoding: str | None) -> _Read:
     from pypdf import PdfReader
 
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
@@ -194,7 +205,7 @@ def _clean(text: str) -> str:
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
-_READERS: dict[str, Callable[[bytes], _Read]] = {
+_READERS: dict[str, Callable[[bytes, str | None], _Read]] = {
     ".md": _markdown,
     ".markdown": _markdown,
     ".txt": _text,
@@ -203,5 +214,6 @@ _READERS: dict[str, Callable[[bytes], _Read]] = {
     ".htm": _html,
     ".pdf": _pdf,
 }
-SUFFIXES = frozenset(_READERS)
-"""The endings of the files that `load` reads, in lower case."""
+ROWS = frozenset({".jsonl", ".ndjson", ".csv", ".tsv"})
+SUFFIXES = ROWS | _READERS.keys()
+"""The endings of the files that `documents` reads, in lower case."""

@@ -92,14 +92,19 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     vllm_options: dict[str, Any] = {}
 
 
+Part = Literal["examples", "history", "passages", "recall", "floor"]
+_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One row of the table.
 
     `name` is the public name and `slug` its subject token (made from the name when absent). `capabilities`: tools,
     json, vision, and logprobs, which are for the orchestrator's own judgement of a draft. `quality` is 0 to 1, costs
     are dollars per 1,000 tokens, `ttft_prior_ms` counts until there are measurements. `token_budget` is the prompt size
-    to aim for. `tokenizer` names a folder in the data folder's models/ with a tokenizer.json; without one tokens are
-    estimated from bytes, on the safe side. `defaults` are sampling options for what a request leaves open.
+    to aim for, and `shares` replaces what the compressor's settings give to the parts of a prompt (`history = 0.5`).
+    `tokenizer` names a folder in the data folder's models/ with a tokenizer.json; without one tokens are estimated from
+    bytes, on the safe side. `defaults` are sampling options for what a request leaves open.
     """
 
     name: str
@@ -114,6 +119,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     token_budget: Annotated[int, msgspec.Meta(ge=1)] = 1200
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] = 512
     ttft_prior_ms: Annotated[float, msgspec.Meta(gt=0)] = 500.0
+    shares: dict[Part, Annotated[float, msgspec.Meta(ge=0, le=1)]] = {}
     tokenizer: str = ""
     defaults: dict[str, Any] = {}
 
@@ -217,6 +223,9 @@ def _absurd(row: Any) -> str:
 def _row(row: Any, index: int) -> Model:
     if name := _absurd(row):
         raise RowError(f"{name} must be a number of at most {2**53}", index, name)
+    tokenizer = row.get("tokenizer") if isinstance(row, dict) else None
+    if isinstance(tokenizer, str) and tokenizer and not _FOLDER.fullmatch(tokenizer):
+        raise RowError("a tokenizer is the name of a folder in models/, with tokenizer.json in it", index, "tokenizer")
     try:
         return _with_slug(msgspec.convert(row, Model))
     except msgspec.ValidationError as error:

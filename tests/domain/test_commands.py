@@ -1,7 +1,6 @@
 """What commands refuse before they do anything, and what `hasten ask` says of an answer."""
 
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +10,9 @@ from typer.testing import CliRunner
 from hasten.answered import Answered
 from hasten.cli import app
 from hasten.commands.ask import reasons, summary
-from hasten.commands.ingest import files_in
+from hasten.commands.ingest import columns_of
 from hasten.commands.worker_table import wide_console, worker_table
 from hasten.messages.route import ModelInfo, WorkerInfo
-from hasten.settings import SettingsError
 
 ENTRY = "2f1c9bde-6a1f-5b53-9c8e-0d6a2b0b7c11"
 
@@ -30,6 +28,9 @@ ENTRY = "2f1c9bde-6a1f-5b53-9c8e-0d6a2b0b7c11"
         (("invalidate", "--event", "e.json"), "--event needs --dry-run and --subject"),
         (("invalidate", "--event", "none.json", "--dry-run", "--subject", "a.b"), "none.json cannot be read"),
         (("invalidate", "--event", "e.json", "--dry-run", "--subject", "shop.>"), "--subject must be the one that the"),
+        (("ingest", ".", "-c", "help", "--encoding", "klingon"), "--encoding klingon is not known"),
+        (("ingest", ".", "-c", "help", "--column", "body=text"), "--column body must be id, title, text"),
+        (("ingest", ".", "-c", "help", "--column", "text"), "--column text must be id, title, text"),
         (("ask", "q", "--cache", "none"), "'none'"),
         (("status", "--nats", "nats://127.0.0.1:1"), "answers at nats://127.0.0.1:1"),
         (("status", "--nats", "nats://127.0.0.1:1"), "--nats or HASTEN_NATS"),
@@ -105,9 +106,9 @@ def test_a_narrow_terminal_cuts_no_figure(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(shown.get().splitlines()) == 2
 
 
-def test_an_empty_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=str(tmp_path)):
-        files_in([tmp_path])
+def test_columns_are_named_by_their_fields() -> None:
+    columns = columns_of(["text=body", "id=sku"])
+    assert (columns.text, columns.id, columns.title) == ("body", "sku", "title")
 
 
 def test_the_share_of_each_worker_is_shown() -> None:

@@ -50,32 +50,42 @@ def test_no_user_turn_at_all() -> None:
 
 
 def test_the_oldest_go_first_and_pinned_ones_never() -> None:
-    assert keep([10, 10, 10, 10], [False] * 4, 25, 1) == [False, False, True, True]
-    assert keep([10, 10, 10, 10], [True, False, False, False], 25, 1) == [True, False, False, True]
-    assert keep([10, 10], [True, True], 5, 1) == [True, True]
-    assert keep([10, 10], [False, False], 20, 1) == [True, True]
-    assert keep([], [], 0, 1) == []
+    assert keep([10, 10, 10, 10], [False] * 4, 25) == [False, False, False, True]
+    assert keep([10, 10, 10, 10], [False] * 4, 39) == [False, False, True, True]
+    assert keep([10, 10, 10, 10], [True, False, False, False], 30) == [True, False, True, True]
+    assert keep([10, 10], [True, True], 5) == [True, True]
+    assert keep([10, 10], [False, False], 20) == [True, True]
+    assert keep([10, 10], [False, False], 0) == [False, False]
+    assert keep([], [], 0) == []
 
 
 def test_the_cut_moves_in_steps_so_that_the_beginning_stays_the_same() -> None:
     """80 turns: with a step of half the limit the beginning changes about every tenth turn, not at each."""
-    cuts = [keep([10] * turns, [False] * turns, 200, 100).index(True) for turns in range(1, 81)]
+    cuts = [keep([10] * turns, [False] * turns, 200).index(True) for turns in range(1, 81)]
     assert cuts == sorted(cuts)
     assert len(set(cuts)) <= 8
     assert all(10 * (turns - cut) <= 200 for turns, cut in enumerate(cuts, 1))
 
 
-@given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=30), st.integers(0, 400), st.integers(1, 200))
-def test_within_the_limit_unless_only_pinned_rounds_are_left(
-    rounds: list[tuple[int, bool]], limit: int, step: int
-) -> None:
+ROUNDS = st.lists(st.tuples(st.integers(1, 50), st.booleans()), max_size=30)
+
+
+@given(ROUNDS, st.integers(0, 400))
+def test_within_the_limit_unless_only_pinned_rounds_are_left(rounds: list[tuple[int, bool]], limit: int) -> None:
     sizes, fixed = [size for size, _ in rounds], [pinned for _, pinned in rounds]
-    kept = keep(sizes, fixed, limit, step)
+    kept = keep(sizes, fixed, limit)
     left = sum(size for size, stays in zip(sizes, kept, strict=True) if stays)
     loose = [stays for stays, pinned in zip(kept, fixed, strict=True) if not pinned]
     assert left <= limit or not any(loose)
     assert loose == sorted(loose)
     assert all(stays for stays, pinned in zip(kept, fixed, strict=True) if pinned)
+
+
+@given(ROUNDS, st.integers(0, 400), st.integers(2, 4))
+def test_twice_the_limit_never_keeps_less(rounds: list[tuple[int, bool]], limit: int, times: int) -> None:
+    sizes, fixed = [size for size, _ in rounds], [False for _ in rounds]
+    less, more = keep(sizes, fixed, limit), keep(sizes, fixed, times * limit)
+    assert all(after or not before for before, after in zip(less, more, strict=True))
 
 
 TURNS = st.lists(st.sampled_from(["user", "assistant", "call", "result", "system", "developer"]), max_size=20)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hasten.compressor.byte_estimate import ByteEstimate
 from hasten.compressor.document import Document, documents
 from hasten.compressor.selection import choose, query_of
-from hasten.compressor.terms import terms
 from hasten.messages.retrieve import Passage
+from hasten.terms import terms
 
 
 def read(*texts: str, scores: Sequence[float] = (), title: str = "") -> list[Document]:

@@ -10,9 +10,12 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 from hasten.compressor.byte_estimate import ByteEstimate
+from hasten.compressor.domain import compress
 from hasten.compressor.hf_tokenizer import HfTokenizer
+from hasten.compressor.settings import Settings
 from hasten.compressor.tokenizer_folder import TokenizerFolder
 from hasten.messages.chat import Turn
+from hasten.messages.compress import Compress
 from hasten.messages.failure import Failed
 
 CHATML = (
@@ -96,6 +99,20 @@ def test_a_template_that_refuses_is_estimated_and_says_so_once(
     assert counter.prompt([Turn(role="system", content="s")], opens_answer=False) == 1 + len("system\ns") + 1 + 1
 
 
+def test_a_turn_before_the_first_user_goes_where_the_template_insists(tmp_path: Path, counter: HfTokenizer) -> None:
+    insists = "{% if messages[0].role == 'assistant' %}{{ raise_exception('user first') }}{% endif %}" + CHATML
+    strict = HfTokenizer(byte_tokenizer(tmp_path / "t", insists))
+    greeting, policy = Turn(role="assistant", content="Hi!"), Settings().policy()
+    kept = Turn(role="assistant", content="Hi!", extra={"keep": True})
+    for first, tokens, expected in (
+        (greeting, strict, ["user"]),
+        (kept, strict, ["assistant", "user"]),
+        (greeting, counter, ["assistant", "user"]),
+    ):
+        made = compress(Compress(messages=[first, HELLO]), tokens, policy)
+        assert [turn.role for turn in made.messages] == expected
+
+
 def test_a_template_cannot_reach_out_of_its_sandbox(tmp_path: Path) -> None:
     counter = HfTokenizer(
         byte_tokenizer(tmp_path / "t", "{{ messages.__class__.__mro__[1].__subclasses__() }}" + CHATML)
@@ -129,12 +146,17 @@ ESTIMATE = ByteEstimate(part_tokens=100)
         ("SGVsbG8gV29ybGQhIFRoaXMgaXMgYmFzZTY0", 36),
         ("解約は月末", 8),
         ("🎉🚀", 4),
-        ("x" * 1000, 400),
+        ("x" * 1000, 500),
+        ("\x00\x07", 2),
+        ("\n\t" * 20, 40),
+        ("Ombi la kughairi lazima liwasilishwe kwa maandishi siku tatu kabla ya mwisho wa mwezi.", 34),
+        ("Wypowiedzenie należy złożyć na piśmie najpóźniej trzy dni przed końcem miesiąca.", 34),
+        ("합의서를 제출하십시오.", 29),
     ],
 )
 def test_an_estimate_is_on_the_safe_side(text: str, least: int) -> None:
     (estimated,) = ESTIMATE.counts([text])
-    assert least <= estimated <= len(text.encode()) * 1.05 + 1
+    assert least <= estimated <= len(text.encode()) * 1.05 + 2
 
 
 def test_an_estimated_prompt_counts_turns_tools_and_images() -> None:
@@ -158,10 +180,13 @@ def test_a_tokenizer_is_found_by_name_and_loaded_once(tmp_path: Path) -> None:
 def test_a_missing_tokenizer_is_estimated_said_once_and_used_when_it_comes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    byte_tokenizer(tmp_path / "bytes")
     folder = TokenizerFolder(tmp_path)
     with caplog.at_level(logging.WARNING, "hasten"):
         assert folder.load("later").name == folder.load("later").name == "estimate"
     assert len(caplog.records) == 1
+    assert f"into {tmp_path / 'later'}" in caplog.text
+    assert "(there are: bytes)" in caplog.text
     byte_tokenizer(tmp_path / "later")
     assert folder.load("later").name == "later"
 
@@ -175,9 +200,11 @@ def test_a_broken_tokenizer_is_estimated(tmp_path: Path, broken: str, caplog: py
     assert "cannot be read" in caplog.text
 
 
-def test_a_tokenizer_without_a_template_is_estimated(tmp_path: Path) -> None:
+def test_a_tokenizer_without_a_template_is_estimated(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     byte_tokenizer(tmp_path / "bare", None)
-    assert TokenizerFolder(tmp_path).load("bare").name == "estimate"
+    with caplog.at_level(logging.WARNING, "hasten"):
+        assert TokenizerFolder(tmp_path).load("bare").name == "estimate"
+    assert "has no chat template" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["../secret", "a/b", "/etc", ".hidden", "a\x00b", "x" * 200, "a b"])

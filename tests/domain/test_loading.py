@@ -7,7 +7,8 @@ import pytest
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
-from hasten.loading import SUFFIXES, LoadError, find, load
+from hasten.files import LoadError
+from hasten.loading import load
 from hasten.markup import html_to_markdown
 
 FRONT = """---
@@ -180,7 +181,7 @@ def test_what_cannot_be_read_is_one_sentence_that_names_the_file(tmp_path: Path)
         "has no suffix|is not a Markdown": write(tmp_path, "README", b"x"),
         "holds no text": write(tmp_path, "empty.md", " \n"),
         "No such file": tmp_path / "absent.md",
-        "Is a directory": folder,
+        "is not a file": folder,
         "is not UTF-8 text": write(tmp_path, "latin.txt", "schön".encode("latin-1")),
         "is not text": write(tmp_path, "binary.txt", b"a\0b"),
         "is not a PDF": write(tmp_path, "no.pdf", b"%PDF-1.4 nonsense"),
@@ -201,16 +202,3 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
         out.truncate(65 * 1024 * 1024)
     with pytest.raises(LoadError, match="larger than 64 MB"):
         load(file)
-
-
-def test_find_walks_folders_and_skips_what_is_hidden_or_foreign(tmp_path: Path) -> None:
-    for name in ("b/2.md", "b/1.TXT", "a.html", ".git/x.md", "b/.hidden.md", "b/pic.png", "c/d/e.pdf"):
-        write(tmp_path, name, "x")
-    (tmp_path / "loop").symlink_to(tmp_path)
-    names = [file.relative_to(tmp_path).as_posix() for file in find([tmp_path, tmp_path / "a.html"])]
-    assert names == ["a.html", "b/1.TXT", "b/2.md", "c/d/e.pdf"]
-    odd = write(tmp_path, "odd.docx", "x")
-    assert find([odd]) == [odd], "what is named is tried, so that the reason is heard"
-    with pytest.raises(LoadError, match="is not there"):
-        find([tmp_path / "absent"])
-    assert {".md", ".txt", ".html", ".pdf"} <= SUFFIXES

@@ -83,6 +83,7 @@ def test_an_edit_is_taken_and_the_log_says_what_it_means(edited: Edited, caplog:
             f"max_tokens = {10**400}",
             ", line 11: [[models]], row 2: max_tokens must be a number of at",
         ),
+        ('aliases = ["best"]', 'tokenizer = "meta/llama"', ", line 11: [[models]], row 2: a tokenizer is the name of"),
         ('aliases = ["best"]', 'aliases = ["small"]', ", line 11: [[models]], row 2: small is used twice"),
         ('name = "large"', 'name = "auto"', ", line 10: [[models]], row 2: auto is what leaves the choice"),
         ('name = "large"', 'name = "?"', ", line 10: [[models]], row 2: model slug must be 1 to 64 characters"),

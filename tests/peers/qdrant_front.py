@@ -32,8 +32,12 @@ class QdrantFront:
         self.quantization: dict[str, Any] = {}
         self.searches: list[Any] = []
         self.unconfirmed: list[str] = []
+        self.version = "1.19.0"
+        self.strict = False
         routes: list[tuple[str, str, Answer]] = [
             ("GET", "exists", self._exists),
+            ("PUT", "vectors/{vector}", self._create_vector),
+            ("PUT", "points/vectors", self._update_vectors),
             ("PUT", "", self._create),
             ("GET", "", self._info),
             ("PUT", "index", self._index),
@@ -45,7 +49,8 @@ class QdrantFront:
             ("POST", "points/delete", self._delete),
             ("POST", "points/count", self._count),
         ]
-        self.app = Starlette(routes=[self._route(method, path, answer) for method, path, answer in routes])
+        about = Route("/", self._about, methods=["GET"])
+        self.app = Starlette(routes=[about, *(self._route(method, path, answer) for method, path, answer in routes)])
 
     def _route(self, method: str, path: str, answer: Answer) -> Route:
         async def endpoint(request: Request) -> Response:
@@ -54,7 +59,11 @@ class QdrantFront:
             if changes and path and request.query_params.get("wait") != "true":
                 self.unconfirmed.append(path)
             try:
-                result = await answer(request.path_params["name"], await request.json() if body else {})
+                given = await request.json() if body else {}
+                if "vector" in request.path_params:
+                    given["vector_name"] = request.path_params["vector"]
+                self._check_filter(request.path_params["name"], given)
+                result = await answer(request.path_params["name"], given)
             except ValueError as error:
                 status = 409 if "already exists" in str(error) else 404 if "not found" in str(error) else 400
                 return JSONResponse({"status": {"error": str(error)}, "time": 0.0}, status)
@@ -65,8 +74,31 @@ class QdrantFront:
     async def _exists(self, name: str, _: Any) -> Any:
         return {"exists": await self._local.collection_exists(name)}
 
+    def _check_filter(self, name: str, body: Any) -> None:
+        """In strict mode, refuses a filter by a field that has no index."""
+        if not self.strict:
+            return
+        for field in _fields([body.get("filter"), (body.get("params") or {}).get("idf")]):
+            if field not in self.indexes[name]:
+                raise ValueError(f"index required but not found for {field}")
+
+    async def _about(self, _: Request) -> Response:
+        return JSONResponse({"title": "qdrant - vector search engine", "version": self.version})
+
+    async def _create_vector(self, name: str, body: Any) -> Any:
+        config = models.SparseVectorNameConfig(sparse=body["sparse"])
+        await self._local.create_vector_name(name, body["vector_name"], config)
+        return _done()
+
+    async def _update_vectors(self, name: str, body: Any) -> Any:
+        await self._local.update_vectors(name, [models.PointVectors(**point) for point in body["points"]])
+        return _done()
+
     async def _create(self, name: str, body: Any) -> Any:
-        await self._local.create_collection(name, vectors_config=models.VectorParams(**body["vectors"]))
+        sparse = {key: models.SparseVectorParams(**given) for key, given in (body.get("sparse_vectors") or {}).items()}
+        await self._local.create_collection(
+            name, vectors_config=models.VectorParams(**body["vectors"]), sparse_vectors_config=sparse or None
+        )
         self.indexes[name], self.graphs[name] = {}, body.get("hnsw_config")
         self.quantization[name] = body.get("quantization_config")
         return True
@@ -95,7 +127,13 @@ class QdrantFront:
         asked = models.QueryRequest(**body)
         self.searches.append(body.get("params"))
         found = await self._local.query_points(
-            name, query=_query_of(asked), query_filter=asked.filter, limit=asked.limit or 10, with_payload=True
+            name,
+            query=_query_of(asked),
+            using=asked.using,
+            query_filter=asked.filter,
+            search_params=asked.params,
+            limit=asked.limit or 10,
+            with_payload=True,
         )
         return found.model_dump(mode="json")
 
@@ -126,6 +164,16 @@ class QdrantFront:
 
 def _query_of(asked: models.QueryRequest) -> Any:
     return asked.query.nearest if isinstance(asked.query, models.NearestQuery) else asked.query
+
+
+def _fields(part: Any) -> set[str]:
+    """The payload fields that a part of a body names as keys of conditions."""
+    if isinstance(part, list):
+        return set().union(*(_fields(one) for one in part))
+    if not isinstance(part, dict):
+        return set()
+    own = {part["key"]} if isinstance(part.get("key"), str) else set()
+    return own.union(*(_fields(one) for one in part.values()))
 
 
 def _done() -> dict[str, Any]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 from hasten.compressor.sentences import Unit, split
-from hasten.compressor.terms import terms
 from hasten.messages.retrieve import Passage
+from hasten.terms import terms
 
 Counts = Callable[[Sequence[str]], list[int]]
 

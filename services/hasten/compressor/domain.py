@@ -1,8 +1,10 @@
 """From a request to the shortest prompt that keeps what the answer needs, in tokens of one model."""
 
+from collections.abc import Sequence
+
 import msgspec
 
-from hasten.compressor.budget import Shares, target
+from hasten.compressor.budget import Shares, target, with_shares
 from hasten.compressor.explanation import explain
 from hasten.compressor.parts import Parts, Plan
 from hasten.compressor.prompt import Wording, lay_out
@@ -23,28 +25,30 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     wording: Wording
 
 
-def compress(request: Compress, counter: TokenCounter, policy: Policy) -> Compressed:
-    """The prompt for a request, with what became of each part.
+def compress(request: Compress, counter: TokenCounter, policy: Policy, similar: Sequence[float] = ()) -> Compressed:
+    """The prompt for a request, with what became of each part. `similar` are the cosines of the examples with the
+    conversation's first question, where they are known.
 
     Everything is kept while it fits the budget. Otherwise examples, old rounds and sentences of passages go; the system
     text, the tools, the last user turn and what is marked `keep` never do. Raises Failed(context_overflow) when these
     alone, with `max_tokens`, are more than the context window.
     """
-    return _Compression(request, counter, policy).result()
+    return _Compression(request, counter, policy, similar).result()
 
 
 class _Compression:
     """One request on its way: its parts, and how long the prompt may become."""
 
-    def __init__(self, request: Compress, counter: TokenCounter, policy: Policy) -> None:
+    def __init__(self, request: Compress, counter: TokenCounter, policy: Policy, similar: Sequence[float]) -> None:
         self.request, self.counter, self.policy = request, counter, policy
+        self.shares = with_shares(policy.shares, request.shares)
         self.window = request.context_window - request.max_tokens
-        self.parts = Parts(request, counter, policy.wording)
+        self.parts = Parts(request, counter, policy.wording, similar)
 
     def result(self) -> Compressed:
         bare, whole = self.parts.bare(), self.parts.whole()
         fixed = self._fixed(bare)
-        limit = target(fixed, self.request.token_budget, self.window, self.policy.shares)
+        limit = target(fixed, self.request.token_budget, self.window, self.shares)
         before = fixed + self.parts.cost(whole) - self.parts.cost(bare)
         if before <= limit * _NEARLY:
             before = self._count(whole)
@@ -69,7 +73,7 @@ class _Compression:
         """The best plan that fits, and its tokens: the room is narrowed until the prompt as the engine sees it fits."""
         room = limit - fixed
         for _ in range(_TRIES):
-            plan = self.parts.divide(room, self.policy.shares)
+            plan = self.parts.divide(room, self.shares)
             after = self._count(plan)
             if after <= limit:
                 return plan, after
@@ -90,6 +94,7 @@ class _Compression:
             messages=messages,
             tokens_before=before,
             tokens_after=after,
+            stable=stable,
             stable_tokens=self.counter.prompt(first, self.request.tools, opens_answer=False) if first else 0,
             used=[one.passage.id for one, units in zip(self.parts.documents, plan.units, strict=True) if units],
             parts=explain(self.parts, plan, self.counter),

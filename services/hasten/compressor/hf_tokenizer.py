@@ -45,6 +45,8 @@ class HfTokenizer:
         self._complained = False
         self.control_tokens = self._find_control_tokens(source)
         self.per_turn = self._measure_turn()
+        user, assistant = Turn(role="user", content="a"), Turn(role="assistant", content="a")
+        self.opens_with_user = self._takes([user, assistant, user]) and not self._takes([assistant, user])
 
     def _find_control_tokens(self, source: str) -> tuple[str, ...]:
         """The special tokens, and of the other added ones the marks that the chat template uses."""
@@ -97,6 +99,13 @@ class HfTokenizer:
             add_generation_prompt=opens_answer,
             **self._special,
         )
+
+    def _takes(self, turns: Sequence[Turn]) -> bool:
+        try:
+            self._render(turns, None, opens_answer=True)
+        except (TemplateError, TypeError, ValueError, LookupError, AttributeError):
+            return False
+        return True
 
     def _encoded(self, text: str) -> int:
         return len(self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]) if text else 0

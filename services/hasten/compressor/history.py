@@ -24,11 +24,19 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def conversation(messages: Iterable[Turn]) -> Conversation:
-    """Sorts the messages; those of the system and the developer are taken to the start, in the order they came."""
+    """Sorts the messages; those of the system and the developer are taken to the start, in the order they came.
+
+    A tool's result before any call is left out: whoever cut the conversation has lost its call, and engines refuse it.
+    """
     system: Turns = []
     others: Turns = []
+    called = False
     for turn in messages:
-        (system if turn.role in SYSTEM_ROLES else others).append(turn)
+        called = called or bool(turn.tool_calls)
+        if turn.role in SYSTEM_ROLES:
+            system.append(turn)
+        elif called or turn.role != "tool":
+            others.append(turn)
     last = max((at for at, turn in enumerate(others) if turn.role == "user"), default=-1)
     if last < 0:
         return Conversation(system=system, rounds=[], user=None, steps=_groups(others, "assistant"))
@@ -70,21 +78,20 @@ def pinned(turns: Iterable[Turn]) -> bool:
     return any(turn.extra.get("keep") is True for turn in turns)
 
 
-def keep(sizes: Sequence[int], fixed: Sequence[bool], limit: int, step: int) -> list[bool]:
+def keep(sizes: Sequence[int], fixed: Sequence[bool], limit: int) -> list[bool]:
     """Which of the rounds (oldest first, with their sizes) stay so that at most `limit` tokens are left.
 
-    The oldest go first, `fixed` ones never. What goes is rounded up to a multiple of `step` tokens counted from the
+    The oldest go first, `fixed` ones never. What goes is rounded up to a multiple of half the limit counted from the
     first round, so that the same rounds go again at the next turns, and the prompt goes on from the same beginning,
-    until another step is full. When fixed rounds alone are over the limit, they alone are left.
+    until another step is full. More than half of the limit is always used, so twice the limit never leaves less. When
+    fixed rounds alone are over the limit, they alone are left.
     """
-    excess = sum(sizes) - limit
-    if excess <= 0:
-        return [True] * len(sizes)
     loose = [at for at, stays in enumerate(fixed) if not stays]
-    wanted = -(-excess // max(1, step)) * max(1, step)
-    if sum(sizes[at] for at in loose) < wanted:
-        wanted = excess
-    kept, gone = [True] * len(sizes), 0
+    total = sum(sizes[at] for at in loose)
+    limit = max(0, limit - sum(sizes) + total)
+    step = max(1, limit // 2)
+    gone, wanted = 0, -(-max(0, total - limit) // step) * step
+    kept = [True] * len(sizes)
     for at in loose:
         if gone >= wanted:
             break

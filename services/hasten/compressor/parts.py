@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from hasten.compressor import examples, history, selection
+from hasten.compressor import examples, history, recall, selection
 from hasten.compressor.budget import Needs, Shares, examples_room, history_room
 from hasten.compressor.document import Document, documents
 from hasten.compressor.history import conversation
@@ -15,13 +15,18 @@ from hasten.control import Neutraliser, neutral_turn, neutraliser
 from hasten.messages.chat import Example, Turn
 from hasten.messages.compress import Compress
 
+_OPENING = 3
+"""The first round says what the conversation is about: it stays while it takes a third of the history at most."""
+
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept: indices of examples, a flag for each round, and for each document the indices of its units."""
+    """What is kept: indices of examples, a flag for each round, for each document the indices of its units; and what is
+    recalled of the rounds that go."""
 
     examples: list[int]
     rounds: list[bool]
     units: list[list[int]]
+    recalled: list[recall.Sentence] = []
 
 
 class Parts:
@@ -30,11 +35,16 @@ class Parts:
     A prompt is counted as a whole at the end; the sizes of the parts are for deciding what to leave out.
     """
 
-    def __init__(self, request: Compress, counter: TokenCounter, wording: Wording) -> None:
+    def __init__(
+        self, request: Compress, counter: TokenCounter, wording: Wording, similar: Sequence[float] = ()
+    ) -> None:
         neutral = neutraliser(counter.control_tokens)
-        self.request = request
+        self.request, self._counter, self._similar = request, counter, similar
+        self._said: dict[tuple[bool, ...], list[recall.Sentence]] = {}
         self.talk = conversation(neutral_turn(turn, neutral) for turn in request.messages)
         self.examples = [_neutral_example(example, neutral) for example in request.examples]
+        if counter.opens_with_user and self.talk.rounds and not _opens(self.talk.rounds[0]):
+            self.talk = msgspec.structs.replace(self.talk, rounds=self.talk.rounds[1:])
         asked = self.talk.user is not None
         self.documents = documents(request.passages if asked else [], neutral, counter.counts)
         self._measure(counter, wording)
@@ -44,11 +54,12 @@ class Parts:
         turns = [turn for turns in self.talk.rounds for turn in turns]
         shown = [text for example in self.examples for text in (example.user, example.assistant)]
         own = (wording.introduction if self.talk.system else wording.instruction) + wording.question
-        counted = iter(counter.counts([*map(written, turns), *shown, own]))
+        counted = iter(counter.counts([*map(written, turns), *shown, own, wording.earlier + wording.question]))
         per_turn = counter.per_turn
         self.round_sizes = [sum(next(counted) + per_turn for _ in turns) for turns in self.talk.rounds]
         self.example_sizes = [next(counted) + next(counted) + 2 * per_turn for _ in self.examples]
         self.introduction = next(counted) + per_turn
+        self._recall_introduction = next(counted) + per_turn
 
     def _is_pinned(self, turns: Iterable[Turn]) -> bool:
         """Marked by the caller, or the place of a call whose result came after the last user turn."""
@@ -84,15 +95,44 @@ class Parts:
 
     def divide(self, room: int, shares: Shares) -> Plan:
         """Gives `room` tokens to the examples, then to the history, and what is left to the passages."""
+        room = max(0, room)
         budget = self.request.token_budget
         loose = [0 if pinned else size for size, pinned in zip(self.round_sizes, self.pinned, strict=True)]
         needs = Needs(examples=sum(self.example_sizes), history=sum(loose), passages=self._passages_need())
         chosen = self._choose_examples(examples_room(room, needs, budget, shares))
         room -= sum(self.example_sizes[at] for at in chosen)
-        allowed, step = history_room(room, needs, budget, shares)
-        rounds = history.keep(loose, self.pinned, allowed, step)
-        room -= sum(itertools.compress(loose, rounds))
-        return Plan(examples=chosen, rounds=rounds, units=self._choose_units(room))
+        allowed = history_room(room, needs, budget, shares)
+        rounds, recalled = self._divide_history(loose, allowed, shares)
+        room -= sum(itertools.compress(loose, rounds)) + self._recall_cost(recalled)
+        return Plan(examples=chosen, rounds=rounds, units=self._choose_units(room), recalled=recalled)
+
+    def _divide_history(
+        self, loose: list[int], allowed: int, shares: Shares
+    ) -> tuple[list[bool], list[recall.Sentence]]:
+        """The rounds that stay, and what is recalled of the others."""
+        if sum(loose) <= allowed:
+            return [True] * len(loose), []
+        stays = list(self.pinned)
+        if self.talk.rounds[0][0].role == "user" and loose[0] <= allowed // _OPENING:
+            stays[0] = True
+        rounds = history.keep(loose, stays, int((1 - shares.recall) * allowed))
+        if not shares.recall:
+            return rounds, []
+        left = allowed - sum(itertools.compress(loose, rounds))
+        return rounds, self._recall(rounds, left - self._recall_introduction)
+
+    def _recall(self, rounds: list[bool], room: int) -> list[recall.Sentence]:
+        if room <= 0 or self.talk.user is None:
+            return []
+        kept = tuple(rounds)
+        if kept not in self._said:
+            gone = [turns for turns, stays in zip(self.talk.rounds, rounds, strict=True) if not stays]
+            self._said[kept] = recall.sentences(gone, self._counter)
+        said = self._said[kept]
+        return [said[at] for at in recall.choose(said, self.talk.user.text, room)]
+
+    def _recall_cost(self, recalled: Sequence[recall.Sentence]) -> int:
+        return recall.cost(recalled) + self._recall_introduction if recalled else 0
 
     def _introduces(self) -> int:
         """The tokens that the first passage costs besides its own: none when a kept passage has paid them."""
@@ -110,7 +150,7 @@ class Parts:
         if sum(self.example_sizes) <= room:
             return list(range(len(self.examples)))
         first = next(iter(self._user_texts()), "")
-        return examples.choose(self.examples, self.example_sizes, first, room)
+        return examples.choose(self.examples, self.example_sizes, first, room, self._similar)
 
     def _choose_units(self, room: int) -> list[list[int]]:
         if not self.documents:
@@ -133,6 +173,7 @@ class Parts:
             common=chosen if always else [],
             examples=[] if always else chosen,
             history=flat(itertools.compress(self.talk.rounds, plan.rounds)),
+            recalled=recall.text(plan.recalled),
             extracts=[_extract(one, units) for one, units in zip(self.documents, plan.units, strict=True) if units],
             user=self.talk.user,
             steps=flat(self.talk.steps),
@@ -142,6 +183,11 @@ class Parts:
 def flat(groups: Iterable[Sequence[Turn]]) -> list[Turn]:
     """The turns of all groups in order."""
     return [turn for turns in groups for turn in turns]
+
+
+def _opens(turns: Sequence[Turn]) -> bool:
+    """Whether a round may be the first where a template wants the user first; what the caller has pinned stays."""
+    return turns[0].role == "user" or history.pinned(turns)
 
 
 def _extract(document: Document, units: Sequence[int]) -> Extract:

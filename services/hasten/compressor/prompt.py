@@ -13,6 +13,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
     instruction: str
     introduction: str
     question: str
+    earlier: str = ""
 
 
 class Extract(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +30,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     common: list[Example] = []
     examples: list[Example] = []
     history: list[Turn] = []
+    recalled: str = ""
     extracts: list[Extract] = []
     user: Turn | None = None
     steps: list[Turn] = []
@@ -37,15 +39,17 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 def lay_out(draft: Draft, wording: Wording) -> tuple[list[Turn], int]:
     """The messages, and how many of them are the stable part.
 
-    Order: one system turn, examples as turns of user and assistant, the history, the last user turn with the passages
-    before the user's own words, and what came after it. Without a system text of the caller's, and with passages, the
-    instruction is the system turn; a text of the caller's is left alone, and the introduction goes with the passages.
+    Order: one system turn, examples as turns of user and assistant, the history, the last user turn with what is
+    recalled of left-out turns and the passages before the user's own words, and what came after it. Without a system
+    text of the caller's, and with passages, the instruction is the system turn; a text of the caller's is left alone,
+    and the introduction goes with the passages.
     """
     stable = _system(draft, wording) + _shown(draft.common)
     rest = _shown(draft.examples) + draft.history
     if draft.user is not None:
         introduction = wording.introduction if draft.system else ""
-        rest.append(_with_passages(draft.user, draft.extracts, introduction, wording.question))
+        recalled = f"{wording.earlier}\n{draft.recalled}" if draft.recalled else ""
+        rest.append(_with_passages(draft.user, draft.extracts, recalled, introduction, wording.question))
     return [_sent(turn) for turn in stable + rest + draft.steps], len(stable)
 
 
@@ -72,14 +76,15 @@ def _shown(examples: Sequence[Example]) -> list[Turn]:
     ]
 
 
-def _with_passages(user: Turn, extracts: Sequence[Extract], introduction: str, question: str) -> Turn:
+def _with_passages(user: Turn, extracts: Sequence[Extract], recalled: str, introduction: str, question: str) -> Turn:
     """The user's turn, unchanged but for the passages put before it; they are numbered so that they can be cited."""
-    if not extracts:
+    if not extracts and not recalled:
         return user
     blocks = [
         f"[{number}] {extract.title}".rstrip() + f"\n{extract.text}" for number, extract in enumerate(extracts, 1)
     ]
-    before = "\n\n".join([introduction, *blocks] if introduction else blocks) + f"\n\n{question}"
+    shown = [recalled, introduction if extracts else "", *blocks]
+    before = "\n\n".join(one for one in shown if one) + f"\n\n{question}"
     if isinstance(user.content, list):
         return msgspec.structs.replace(user, content=[{"type": "text", "text": before}, *user.content])
     return msgspec.structs.replace(user, content=before + (user.content or ""))

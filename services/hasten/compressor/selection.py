@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from hasten.compressor.document import Document
-from hasten.compressor.terms import terms, weights
+from hasten.terms import terms, weights
 
 _RANK, _RANK_HALF = 2.0, 1.0
 _PASSAGE, _TITLE, _UNIT, _NEIGHBOUR, _FIRST = 2.0, 1.0, 1.0, 0.1, 0.2

@@ -10,6 +10,7 @@ from typing import Any
 from hasten.bus import Bus
 from hasten.compressor.byte_estimate import ByteEstimate
 from hasten.compressor.domain import compress
+from hasten.compressor.likeness import Likeness
 from hasten.compressor.settings import Settings
 from hasten.compressor.tokenizer_folder import TokenizerFolder
 from hasten.compressor.tokens import TokenCounter
@@ -32,6 +33,7 @@ class Compressor:
     def __init__(self, settings: Settings, bus: Bus, tokenizers: TokenizerFolder) -> None:
         self._settings, self._policy, self._tokenizers = settings, settings.policy(), tokenizers
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="compressor")
+        self._likeness = Likeness(bus, kept=settings.vectors_kept, wait_s=settings.embed_wait_ms / 1000)
         self._seen: Counter[str] = Counter()
         self._service = Service(bus, "compressor", "Fits prompts into a token budget.", report=self.report)
         self._service.answer(COMPRESS, self._compress, limit=settings.limit, waiting=settings.waiting)
@@ -48,6 +50,7 @@ class Compressor:
     async def close(self) -> None:
         """Stops what is left."""
         await self._service.close()
+        await self._likeness.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def report(self) -> dict[str, Any]:
@@ -56,27 +59,37 @@ class Compressor:
 
     async def _compress(self, request: Compress, call: Call) -> Compressed:
         started = time.perf_counter()
+        similar = await self._similar(request, call)
         known = self._tokenizers.known(request.tokenizer)
         inline = known is not None and _characters(request) <= self._settings.inline_characters
         try:
             if known is not None and inline:
-                made = self._with(known, request)
+                made = self._with(known, request, similar)
             else:
-                made = await asyncio.get_running_loop().run_in_executor(self._threads, self._in_thread, request)
+                loop = asyncio.get_running_loop()
+                made = await loop.run_in_executor(self._threads, self._in_thread, request, similar)
         except Failed as failed:
             self._seen[failed.failure.code] += 1
             raise
         self._record(made, time.perf_counter() - started, "loop" if inline else "thread")
         return made
 
-    def _in_thread(self, request: Compress) -> Compressed:
-        known = self._tokenizers.known(request.tokenizer)
-        return self._with(known or self._tokenizers.load(request.tokenizer), request)
+    async def _similar(self, request: Compress, call: Call) -> list[float]:
+        """How like the first question the examples are; nothing where so few characters fit anyway."""
+        first = next((turn.text for turn in request.messages if turn.role == "user"), "")
+        shown = sum(len(one.user) + len(one.assistant) for one in request.examples)
+        if not first or shown <= self._policy.shares.examples * request.token_budget:
+            return []
+        return await self._likeness.of(first, [one.user for one in request.examples], call.tenant, call.remaining_s())
 
-    def _with(self, tokens: TokenCounter, request: Compress) -> Compressed:
+    def _in_thread(self, request: Compress, similar: list[float]) -> Compressed:
+        known = self._tokenizers.known(request.tokenizer)
+        return self._with(known or self._tokenizers.load(request.tokenizer), request, similar)
+
+    def _with(self, tokens: TokenCounter, request: Compress, similar: list[float]) -> Compressed:
         if tokens.name == ByteEstimate.name:
             _estimated.inc()
-        return compress(request, tokens, self._policy)
+        return compress(request, tokens, self._policy, similar)
 
     def _record(self, made: Compressed, seconds: float, where: str) -> None:
         _before.observe(made.tokens_before)

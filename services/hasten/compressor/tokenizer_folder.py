@@ -55,7 +55,7 @@ class TokenizerFolder:
                 try:
                     self._loaded[name] = HfTokenizer(folder, kept=self._counts_kept, part_tokens=self._part_tokens)
                 except Exception as error:  # the library raises bare Exception for a broken file
-                    self._miss(name, f"cannot be read ({type(error).__name__})")
+                    self._miss(name, _trouble(folder, error))
             found = self._loaded.get(name)
             if found is None:
                 self._miss(name, "is not there")
@@ -64,4 +64,15 @@ class TokenizerFolder:
     def _miss(self, name: str, why: str) -> None:
         if name not in self._missed and len(self._missed) < _MOST_WARNINGS:
             self._missed.add(name)
-            log.warning("the tokenizer %s %s in %s: tokens are estimated", name, why, self._models)
+            there = ", ".join(path.parent.name for path in sorted(self._models.glob(f"*/{TOKENIZER}"))) or "none"
+            log.warning(
+                "the tokenizer %s %s: tokens are estimated. Put its tokenizer.json and chat_template.jinja into %s, or "
+                "name another in the model table (there are: %s)",
+                *(name, why, self._models / name, there),
+            )
+
+
+def _trouble(folder: Path, error: Exception) -> str:
+    if isinstance(error, ValueError) and not (folder / TEMPLATE).is_file():
+        return "has no chat template"
+    return f"cannot be read ({type(error).__name__})"

@@ -13,13 +13,14 @@ Tools = list[dict[str, Any]] | None
 class TokenCounter(Protocol):
     """Counts tokens as one model does. Safe to be used from several threads.
 
-    `name` says whose tokens they are, `control_tokens` are the strings that its chat template gives a meaning, and
-    `per_turn` is what the template adds around a turn.
+    `name` says whose tokens they are, `control_tokens` are the strings that its chat template gives a meaning,
+    `per_turn` is what the template adds around a turn, and `opens_with_user` whether it refuses any other first turn.
     """
 
     name: str
     control_tokens: tuple[str, ...]
     per_turn: int
+    opens_with_user: bool
 
     def counts(self, texts: Sequence[str]) -> list[int]:
         """The tokens of each text by itself."""

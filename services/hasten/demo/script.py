@@ -10,7 +10,7 @@ from msgspec import structs
 from hasten.answered import Answered
 from hasten.client import Hasten
 from hasten.demo.rows import Row, Step, row_of
-from hasten.loading import find, load
+from hasten.loading import load
 from hasten.messages.cache import Invalidate
 from hasten.messages.chat import ChatReply
 from hasten.messages.retrieve import Document
@@ -61,7 +61,7 @@ STEPS = (
 
 def documents() -> list[Document]:
     """The articles of the help centre."""
-    return [load(path, ARTICLES) for path in find([ARTICLES])]
+    return [load(path, ARTICLES) for path in sorted(ARTICLES.rglob("*.md"))]
 
 
 async def ingest(hasten: Hasten) -> int:

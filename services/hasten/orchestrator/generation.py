@@ -57,8 +57,8 @@ class Reroute:
         return msgspec.structs.replace(routed, max_tokens=last.max_tokens) if _fit(routed) == _fit(last) else None
 
 
-def _fit(routed: Routed) -> tuple[str, int, int]:
-    return routed.tokenizer, routed.token_budget, routed.context_window
+def _fit(routed: Routed) -> tuple[str, int, int, dict[str, float]]:
+    return routed.tokenizer, routed.token_budget, routed.context_window, routed.shares
 
 
 class Generation:

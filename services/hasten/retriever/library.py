@@ -4,19 +4,25 @@ Chunks are written first, then the manifest that makes them the current version,
 reads checks each chunk against the manifests, so it does not matter when, or by which replica, the rest is deleted.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
 from hasten.messages.chat import Scalar
 from hasten.messages.retrieve import Passage
+from hasten.retriever.bm25 import question_terms
 from hasten.retriever.domain import belongs, current, overtaken, passages, without
+from hasten.retriever.fusion import Blend, fused
+from hasten.retriever.matching import compared
 from hasten.retriever.records import (
     INDEXES,
     Key,
     Manifest,
     about_id,
     chunks_where,
+    corpus_where,
     emptied_where,
     floor_point,
     floors_where,
@@ -25,9 +31,11 @@ from hasten.retriever.records import (
     older_where,
     path,
     row_id,
+    sentences_id,
 )
+from hasten.retriever.words import Words
 from hasten.telemetry import logger
-from hasten.vectors.store import IndexKind, Point, StoreError, Vector, VectorStore, Where
+from hasten.vectors.store import IndexKind, Match, Point, StoreError, Vector, VectorStore, Where
 
 log = logger("retriever")
 WIDTH, MAX_WIDTH = 3, 2000
@@ -35,7 +43,12 @@ WIDTH, MAX_WIDTH = 3, 2000
 SEARCHES = 8
 """Searches for one request, at most: again after a replacement, or wider when too little was current."""
 SPARE = 64
+_TEXT: IndexKind = "keyword"
 PAGE = 500
+
+
+Branch = Callable[[int], Awaitable[list[Match]]]
+"""A search for as many chunks."""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,18 +59,26 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Library:
-    """The documents of all tenants in one opened store. Methods raise StoreError."""
+    """The documents of all tenants in one opened store. Methods raise StoreError.
 
-    def __init__(self, store: VectorStore) -> None:
-        self._store = store
+    With a `blend` their words are searched as well as their vectors.
+    """
+
+    def __init__(self, store: VectorStore, blend: Blend | None = None) -> None:
+        self._store, self._blend = store, blend
+        self._words = Words(store) if blend is not None else None
+        self.mended: list[str] = []
+        """The indexes that the store lacked when it was opened, and has now."""
         self._about: About | None = None
         self.hidden: dict[str, int] = {}
         """Deletions by key that this replica knows of and that the store may not have yet: already hidden here."""
 
-    async def open(self, dim: int, model: str, indexed: list[str]) -> None:
-        """Opens or makes the collection; raises StoreError when its vectors come from another model."""
-        kinds: dict[str, IndexKind] = {path(name): "keyword" for name in indexed}
-        await self._store.open(dim, {**INDEXES, **kinds})
+    async def open(self, dim: int, model: str, indexed: list[str] | dict[str, IndexKind]) -> None:
+        """Opens or makes the collection and mends what an existing one lacks; raises StoreError when its vectors come
+        from another model."""
+        named = indexed if isinstance(indexed, dict) else dict.fromkeys(indexed, _TEXT)
+        kinds = {path(name): kind for name, kind in named.items()}
+        made = await self._store.open(dim, {**INDEXES, **kinds}, terms=self._blend is not None)
         if found := await self._store.get([about_id()]):
             self._about = msgspec.convert(found[0].payload, About)
             if self._about.model != model:
@@ -65,7 +86,21 @@ class Library:
                     f"the passages were embedded by {self._about.model} and the embedder runs {model}: "
                     "run that model again, or delete the store and start anew"
                 )
+            if made:
+                log.warning("the store lacked indexes, which it has now: %s", ", ".join(made))
+                self.mended = made
         self._model = model
+        await self.count_words()
+
+    async def count_words(self) -> None:
+        """Counts the chunks that cannot be found by words, and has them mended if there are any."""
+        if self._words is not None:
+            await self._words.count()
+
+    @property
+    def wordless(self) -> int:
+        """How many chunks cannot be found by words yet; while there are any, all are searched by vectors alone."""
+        return 0 if self._words is None else self._words.lacking
 
     @property
     def empty(self) -> bool:
@@ -144,24 +179,72 @@ class Library:
         collections: list[str],
         fields: dict[str, Scalar | list[Scalar]],
         limit: int,
+        *,
+        question: str = "",
     ) -> list[Passage]:
-        """The nearest passages of current versions, best first, `limit` of them if there are as many."""
-        where, width = chunks_where(tenant, collections, fields), WIDTH * limit + SPARE // 4
+        """The passages of current versions nearest to the vector and, where words count, to those of the question; best
+        first, `limit` of them if there are as many.
+
+        Both branches are searched with the same filter and joined here: what they find is of one moment.
+        """
+        branches = self._branches(vector, tenant, collections, fields, question)
+        width = WIDTH * limit + SPARE // 4
         known: dict[str, Manifest] = {}
         found: list[Passage] = []
         for _ in range(SEARCHES):
-            matches = await self._store.search(vector, where, width)
-            complete = len(matches) < width or width >= MAX_WIDTH
-            matches = [match for match in matches if belongs(match, tenant, collections)]
+            legs = await asyncio.gather(*(branch(width) for branch in branches))
+            complete = all(len(leg) < width for leg in legs) or width >= MAX_WIDTH
+            legs = [[match for match in leg if belongs(match, tenant, collections)] for leg in legs]
+            matches = [match for leg in legs for match in leg]
             stored = await self.stored({match.payload["key"] for match in matches})
             manifests = without(stored, self.hidden)
-            found = passages(matches, manifests)[:limit]
+            found = self._joined([passages(leg, manifests) for leg in legs], tenant)[:limit]
             moved = overtaken(matches, manifests, known)
             known |= manifests
             if not moved and (complete or len(found) == limit):
                 break
             width = width if moved else min(4 * width, MAX_WIDTH)
         return found
+
+    def _branches(
+        self,
+        vector: Vector,
+        tenant: str,
+        collections: list[str],
+        fields: dict[str, Scalar | list[Scalar]],
+        question: str,
+    ) -> list[Branch]:
+        """The searches of a question: by vectors, and by words if they count anywhere and every chunk has them."""
+        where = chunks_where(tenant, collections, fields)
+        branches: list[Branch] = [lambda width: self._store.search(vector, where, width)]
+        if self._blend is None or not any(self._blend.of(tenant, name) for name in collections):
+            return branches
+        terms = question_terms(question)
+        if len(terms.ids) and not self.wordless:
+            corpus = corpus_where(tenant, collections)
+            branches.append(lambda width: self._store.search_terms(terms, where, corpus, width))
+        return branches
+
+    def _joined(self, legs: list[list[Passage]], tenant: str) -> list[Passage]:
+        if len(legs) == 1 or self._blend is None:
+            return legs[0]
+        blend = self._blend
+        found = {passage.id: passage for leg in reversed(legs) for passage in leg}
+        dense, lexical = ({passage.id: passage.score for passage in leg} for leg in legs)
+        order = fused(dense, lexical, lambda id_: blend.of(tenant, found[id_].collection))
+        return [msgspec.structs.replace(found[id_], score=round(score, 6)) for id_, score in order.items()]
+
+    async def compared(self, found: list[Passage], tenant: str, question: Vector) -> list[Passage]:
+        """The passages with those of their sentences whose vectors are stored, compared with the question."""
+        ids = [
+            sentences_id(Key(tenant, one.collection, one.document), one.version, int(one.id.rpartition("#")[2]))
+            for one in found
+        ]
+        stored = {point.id: point.payload for point in await self._store.get(ids)} if ids else {}
+        return [
+            compared(one, stored[name], question) if name in stored else one
+            for one, name in zip(found, ids, strict=True)
+        ]
 
     async def holds(self, tenant: str, collection: str) -> bool:
         """Whether a collection of a tenant holds any document."""
@@ -175,4 +258,6 @@ class Library:
 
     async def close(self) -> None:
         """Closes the store."""
+        if self._words is not None:
+            await self._words.close()
         await self._store.close()

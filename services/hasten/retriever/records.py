@@ -14,6 +14,7 @@ import msgspec
 from hasten.changes.positions import Position
 from hasten.messages.chat import Scalar
 from hasten.messages.retrieve import Document
+from hasten.retriever.bm25 import VERSION, document_terms
 from hasten.retriever.chunking import Chunk
 from hasten.vectors.store import IndexKind, Point, Vector, Where
 
@@ -27,6 +28,7 @@ INDEXES: dict[str, IndexKind] = {
     "origin": "keyword",
     "source": "keyword",
     "slot": "integer",
+    "terms_version": "integer",
 }
 SLOTS = 2**32
 """Documents are spread over so many numbers by their keys: a stretch of them is a page of a long list."""
@@ -126,6 +128,18 @@ def row_id(key: Key, version: int) -> str:
     return _uuid(key.id, version, "row")
 
 
+def sentences_point(key: Key, version: int, passage: int, stored: Mapping[str, Any], origin: str = "") -> Point:
+    """Where the sentences of a passage are and their vectors, which no search looks at."""
+    return Point(
+        id=sentences_id(key, version, passage), payload={**_shared("sentences", key, version, origin), **stored}
+    )
+
+
+def sentences_id(key: Key, version: int, passage: int) -> str:
+    """The id of that point."""
+    return _uuid(key.id, version, "sentences", passage)
+
+
 def floor_point(origin: str, version: int) -> Point:
     """That a table was emptied: rows of it from before that version are none any more."""
     return Point(id=_uuid("floor", origin, version), payload={"kind": "floor", "origin": origin, "version": version})
@@ -141,12 +155,16 @@ def emptied_where(origin: str, version: int) -> Where:
     return Where(equal={"origin": origin}, below={"version": version})
 
 
-def chunk_point(key: Key, version: int, document: Document, chunk: Chunk, vector: Vector, origin: str = "") -> Point:
-    """A chunk with its vector; it holds the text of its passage, not its own."""
+def chunk_point(
+    key: Key, version: int, document: Document, chunk: Chunk, vector: Vector, origin: str = "", *, words: bool = False
+) -> Point:
+    """A chunk with its vector, and with `words` its terms; it holds the text of its passage, not its own."""
     return Point(
         id=_uuid(key.id, version, chunk.number),
         vector=vector,
+        terms=document_terms(embedding_text(document, chunk)) if words else None,
         payload={
+            **({"terms_version": VERSION} if words else {}),
             **_shared("chunk", key, version, origin),
             "passage": chunk.passage,
             "start": chunk.passage_start,
@@ -171,9 +189,21 @@ def _shared(kind: str, key: Key, version: int, origin: str = "") -> dict[str, An
 
 
 def embedding_text(document: Document, chunk: Chunk) -> str:
-    """What is embedded for a chunk: the title, the headings above it, and its own text."""
+    """What is embedded for a chunk: the title, the headings above it, what it hangs on, and its own text."""
     own = document.text[chunk.start : chunk.end]
-    return "\n".join(part for part in (document.title[:MAX_TITLE_CHARS], chunk.heading, own) if part)
+    lead = document.text[chunk.lead.start : chunk.lead.end]
+    return embedded_text(document.title, chunk.heading, f"{lead}\n{own}" if lead else own)
+
+
+def embedded_spans(document: Document, chunk: Chunk) -> list[tuple[int, int]]:
+    """Where the sentences of a chunk are in what is embedded for it, which ends with the chunk's own text."""
+    before = len(embedding_text(document, chunk)) - chunk.end
+    return [(one.start + before, one.end + before) for one in chunk.sentences]
+
+
+def embedded_text(title: str, heading: str, text: str) -> str:
+    """The same of its parts."""
+    return "\n".join(part for part in (title[:MAX_TITLE_CHARS], heading, text) if part)
 
 
 def path(name: str) -> str:
@@ -185,6 +215,12 @@ def chunks_where(tenant: str, collections: list[str], fields: Mapping[str, Scala
     """The filter of a search. The tenant goes in last: nothing a caller asks for can replace it."""
     asked = {path(name): value for name, value in fields.items()}
     return Where(equal={**asked, "kind": "chunk", "collection": list(collections), "tenant": tenant})
+
+
+def corpus_where(tenant: str, collections: list[str]) -> Where:
+    """Among which chunks it is counted how rare a word is: the searched collections of the tenant, whatever else is
+    filtered, so that a question's words count the same with every filter."""
+    return chunks_where(tenant, collections, {})
 
 
 def manifests_where(keys: Iterable[str]) -> Where:

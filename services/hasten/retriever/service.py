@@ -14,6 +14,7 @@ from hasten.messages.retrieve import DOCUMENTS, RETRIEVE, DocumentList, Document
 from hasten.retriever.catalogue import Catalogue
 from hasten.retriever.domain import Refused, check_filter, fitting, vector_of
 from hasten.retriever.embedding import Embedding
+from hasten.retriever.fusion import Blend
 from hasten.retriever.ingestion import Ingestion
 from hasten.retriever.intake import Intake
 from hasten.retriever.library import Library
@@ -50,7 +51,8 @@ class Retriever:
         model: Model | None = None,
     ) -> None:
         self._settings, self._bus = settings, bus
-        self._library = Library(vectors)
+        blend = Blend(weight=settings.lexical_weight, weights=settings.lexical_weights)
+        self._library = Library(vectors, blend if settings.hybrid else None)
         self._embedding = Embedding(bus, timeout_s=settings.embed_timeout_s)
         self._lookups = Lookups(bus, settings.lookups)
         self._reranker = Reranker(settings, model)
@@ -80,6 +82,7 @@ class Retriever:
             await asyncio.sleep(COUNT_S)
             try:
                 self._sizes = await self._library.sizes()
+                await self._library.count_words()
             except StoreError as error:
                 log.warning("the store cannot be counted: %s", error)
 
@@ -113,8 +116,9 @@ class Retriever:
         try:
             with _seconds.time():
                 found = await self._library.search(
-                    vector, call.tenant, collections, body.filter, max(body.limit, width)
+                    vector, call.tenant, collections, body.filter, max(body.limit, width), question=body.query
                 )
+                found = await self._library.compared(found, call.tenant, vector)
             empty = [name for name in collections if not any(one.collection == name for one in found)]
             return found, [name for name in empty if not await self._library.holds(call.tenant, name)]
         except StoreError as error:
@@ -146,14 +150,17 @@ class Retriever:
             raise Failed("bad_request", str(error), param="vector") from None
 
     def report(self) -> dict[str, Any]:
-        """Documents and chunks (counted now and then), messages not yet applied, the sequence applied up to, and the
-        cross-encoder that reranks, empty for none."""
+        """Documents and chunks (counted now and then), messages not yet applied, the sequence applied up to; how
+        many chunks cannot be found by words yet, which are searched at all once there are none, the indexes that the
+        store lacked at the start, and the cross-encoder that reranks, empty for none."""
         documents, passages = self._sizes
         return {
             "documents": documents,
             "passages": passages,
             "lag": self._intake.lag,
             "applied": self._intake.applied,
+            "wordless": self._library.wordless,
+            "mended": self._library.mended,
             "rerank": self._reranker.state,
         }
 

@@ -1,14 +1,24 @@
 """Settings of the retriever."""
 
+from typing import Annotated
+
 import msgspec
 
+from hasten.retriever.fusion import WEIGHT
 from hasten.retriever.lookup import LookupSettings
+from hasten.vectors.store import IndexKind
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`data` is the folder of the embedded store; `store_url` is `embedded`, or the http(s) address of a Qdrant server
     (needed for more than one replica) with `store_api_key`. `indexed` names metadata fields that get an index of their
-    own.
+    own, for text, or says of each whether it is `keyword`, `integer`, `float` or `bool`.
+
+    `hybrid` keeps the words of each chunk beside its vector and searches both; a Qdrant server has to be of version
+    1.19. `lexical_weight` is how much words count, 0 (not at all) to 1 (alone), and `lexical_weights` says it for
+    collections of their own (`help`, or `acme/help` for one tenant's).
 
     `parent_weight` is how much the chunks around a chunk count when it is searched, beside the chunk itself; it is part
     of what is stored, so a change needs a new ingestion. `passage_chars` is the size up to which a chunk is returned
@@ -32,14 +42,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data: str = ".hasten"
     store_url: str = "embedded"
     store_api_key: str = ""
-    indexed: list[str] = []
+    indexed: list[str] | dict[str, IndexKind] = []
+    hybrid: bool = True
+    lexical_weight: Share = WEIGHT
+    lexical_weights: dict[str, Share] = {}
     parent_weight: float = 0.7
     passage_chars: int = 800
     max_limit: int = 200
     limit: int = 64
     waiting: int = 256
     batch: int = 32
-    parallel: int = 4
+    parallel: int = 8
     embed_batch: int = 64
     embed_timeout_s: float = 30.0
     retry_s: float = 0.5

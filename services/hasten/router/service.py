@@ -104,6 +104,8 @@ class Router:
         if isinstance(decided, Failure):
             _decisions.labels("", decided.code).inc()
             return decided
+        if not request.counted:
+            return routed(decided, request)
         await self._send(decided, request, call)
         model, worker = decided.option.model.name, decided.option.load.name
         _placed.labels(model, worker).inc()
@@ -190,6 +192,7 @@ def routed(decided: Decision, request: Route) -> Routed:
         context_window=window,
         token_budget=min(model.token_budget, window - answer),
         max_tokens=answer,
+        shares={str(part): share for part, share in model.shares.items()},
         tokenizer=model.tokenizer,
         continues=chosen.load.continues,
         over_budget=decided.over_budget,

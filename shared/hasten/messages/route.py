@@ -16,7 +16,8 @@ class Route(Body, frozen=True, kw_only=True, omit_defaults=True):
     `prefix` are hashes of ever longer beginnings of the prompt, shortest first, with the tokens of each: workers keep
     what they have computed, and prompts of a tenant that begin alike have the same hashes.
     `spare` asks for a worker with a free slot, for work that is not worth waiting for or making others wait. `above`
-    names a model whose answer was not good enough: only models of more quality are wanted.
+    names a model whose answer was not good enough: only models of more quality are wanted. What is not `counted` will
+    not be sent there: somebody only wants to know.
     """
 
     text: str
@@ -32,17 +33,19 @@ class Route(Body, frozen=True, kw_only=True, omit_defaults=True):
     prefix: dict[str, int] = {}
     spare: bool = False
     above: str = ""
+    counted: bool = True
 
 
 class Routed(Reply, frozen=True, kw_only=True, omit_defaults=True):
     """The choice, with what the next stages need to know of the model.
 
-    `token_budget` is the prompt tokens to aim for and `context_window` the hard limit on prompt plus answer.
-    `tokenizer` names the model's tokenizer (see the model table). `defaults` are sampling options for what the request
-    left open. `continues` says that the engine can go on from a given beginning of an answer. `p95_ttft_ms` is the P95
-    of the model's first-token times, 0 while too few were measured. `over_budget` says that the first token is likely
-    to come after the latency budget, because nothing that could answer is faster. `cascade` says that a small model
-    was preferred for want of a known difficulty, so that its answer may have to be escalated.
+    `token_budget` is the prompt tokens to aim for, `shares` what the parts of the prompt may take of it (see Compress)
+    and `context_window` the hard limit on prompt plus answer. `tokenizer` names the model's tokenizer (see the model
+    table). `defaults` are sampling options for what the request left open. `continues` says that the engine can go on
+    from a given beginning of an answer. `p95_ttft_ms` is the P95 of the model's first-token times, 0 while too few were
+    measured. `over_budget` says that the first token is likely to come after the latency budget, because nothing that
+    could answer is faster. `cascade` says that a small model was preferred for want of a known difficulty, so that its
+    answer may have to be escalated.
     """
 
     model: str
@@ -58,6 +61,7 @@ class Routed(Reply, frozen=True, kw_only=True, omit_defaults=True):
     token_budget: int = 1200
     max_tokens: int = 512
     tokenizer: str = ""
+    shares: dict[str, float] = {}
     continues: bool = False
     cascade: bool = False
     defaults: dict[str, Any] = {}

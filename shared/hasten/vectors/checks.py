@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from hasten.vectors.store import IndexKind, Point, StoreError, Vector
+from hasten.vectors.store import IndexKind, Point, StoreError, Terms, Vector
 
 KINDS: tuple[IndexKind, ...] = ("keyword", "integer", "float", "bool")
 
@@ -32,12 +32,26 @@ def check_ids(ids: Iterable[str]) -> None:
             raise StoreError("the id of a point must be a UUID") from None
 
 
-def check_points(points: list[Point], dim: int) -> None:
+def check_terms(terms: Terms, taken: bool) -> None:
+    """Raises StoreError unless the collection takes terms and these are different numbers with finite weights."""
+    if not taken:
+        raise StoreError("the collection was opened without terms")
+    if terms.ids.ndim != 1 or terms.ids.shape != terms.weights.shape or terms.ids.dtype != np.uint32:
+        raise StoreError("terms need as many weights as ids, which are numbers of 32 bits")
+    if len(np.unique(terms.ids)) != len(terms.ids):
+        raise StoreError("the terms hold an id twice")
+    if not np.isfinite(terms.weights).all():
+        raise StoreError("the terms hold weights that are not finite")
+
+
+def check_points(points: list[Point], dim: int, terms: bool) -> None:
     """Raises StoreError for the first point that cannot be stored; nothing has been written then."""
     check_ids(point.id for point in points)
     for point in points:
         if point.vector is not None:
             check_vector(point.vector, dim)
+        if point.terms is not None:
+            check_terms(point.terms, terms)
 
 
 def check_indexes(indexes: dict[str, IndexKind]) -> None:

@@ -8,12 +8,12 @@ import numpy as np
 
 from hasten.telemetry import logger
 from hasten.vectors import wire
-from hasten.vectors.checks import check_ids, check_indexes, check_points, check_vector
+from hasten.vectors.checks import check_ids, check_indexes, check_points, check_terms, check_vector
 from hasten.vectors.compaction import NICE, SLICE, Behind, copier
 from hasten.vectors.figures import loose, searching
 from hasten.vectors.generations import Generations
 from hasten.vectors.process import EngineProcess, encoded, to_the_end
-from hasten.vectors.store import IndexKind, Match, Point, StoreError, Vector, Where
+from hasten.vectors.store import IndexKind, Match, Point, StoreError, Terms, Vector, Where
 
 COMPACT_AFTER = 10_000
 """Points that were written since the last compaction: each search compares with all of them, which takes 0.6 ms."""
@@ -55,13 +55,13 @@ class EdgeStore:
             raise StoreError(f"the collection {self._folder.name} is not open")
         return self._open.dim
 
-    async def open(self, dim: int, indexes: dict[str, IndexKind]) -> list[str]:
+    async def open(self, dim: int, indexes: dict[str, IndexKind], *, terms: bool = False) -> list[str]:
         """Takes the folder and starts the engine; see VectorStore."""
         check_indexes(indexes)
         await self._take()
         try:
             await to_the_end(self._generations.tidy)
-            self._open = wire.Open(dim=dim, indexes=indexes)
+            self._open = wire.Open(dim=dim, indexes=indexes, terms=terms)
             self._engine, opened = await self._started(self._generations.current)
         except BaseException:
             await self._stop()
@@ -147,7 +147,7 @@ class EdgeStore:
 
     async def upsert(self, points: list[Point]) -> None:
         """Writes in slices; all are checked before the first is written."""
-        check_points(points, self._dim)
+        check_points(points, self._dim, self._open.terms)
         for start in range(0, len(points), SLICE):
             rows = [wire.row_of(point) for point in points[start : start + SLICE]]
             ids = [row.id for row in rows]
@@ -170,6 +170,17 @@ class EdgeStore:
             found: list[Match] = await self._ask(request, list[Match])
         return found
 
+    async def search_terms(self, terms: Terms, where: Where, corpus: Where, limit: int) -> list[Match]:
+        """See VectorStore."""
+        _ = self._dim
+        check_terms(terms, self._open.terms)
+        if limit < 1 or not len(terms.ids):
+            return []
+        request = wire.SearchTerms(terms=wire.sparse_of(terms), where=where, corpus=corpus, limit=limit)
+        with searching.labels(self._folder.name).time():
+            found: list[Match] = await self._ask(request, list[Match])
+        return found
+
     async def scroll(
         self, where: Where, limit: int, fields: list[str] | None = None, *, vectors: bool = False
     ) -> list[Point]:
@@ -178,6 +189,18 @@ class EdgeStore:
             return []
         request = wire.Scroll(where=where, limit=limit, fields=fields, vectors=vectors)
         return [wire.point_of(row) for row in await self._ask(request, list[wire.Row])]
+
+    async def set_terms(self, terms: dict[str, Terms]) -> None:
+        """See VectorStore; in slices."""
+        check_ids(terms)
+        for one in terms.values():
+            check_terms(one, self._open.terms)
+        ids = list(terms)
+        for start in range(0, len(ids), SLICE):
+            part = ids[start : start + SLICE]
+            await self._write(wire.SetTerms(terms={id_: wire.sparse_of(terms[id_]) for id_ in part}), part)
+            self._written.update(part)
+        await self._compact_if_due()
 
     async def set_payload(self, ids: list[str], payload: dict[str, Any]) -> None:
         """Writes in slices: the engine moves a point that is in a graph to where new ones are, at 50 µs each."""

@@ -49,6 +49,8 @@ class Engine:
         match request:
             case wire.Search(vector, where, limit):
                 return shard.search(np.frombuffer(vector, dtype="<f4"), where, limit)
+            case wire.SearchTerms(terms, where, corpus, limit):
+                return shard.search_terms(wire.terms_of(terms), where, corpus, limit)
             case wire.Upsert(rows):
                 return shard.upsert([wire.point_of(row) for row in rows])
             case wire.Get(ids, vectors):
@@ -56,6 +58,8 @@ class Engine:
             case wire.Scroll(where, limit, fields, vectors):
                 points = shard.scroll(where, limit, fields, vectors=vectors)
                 return [wire.row_of(point) for point in points]
+            case wire.SetTerms(terms):
+                return shard.set_terms({id_: wire.terms_of(sparse) for id_, sparse in terms.items()})
             case wire.SetPayload(ids, payload):
                 return shard.set_payload(ids, payload)
             case wire.Delete(ids):
@@ -65,8 +69,8 @@ class Engine:
             case wire.Copy(source, nice):
                 shard.copy_from(Path(source))
                 return os.nice(nice)
-            case wire.Open(dim, indexes):
-                return wire.Opened(*shard.open(dim, indexes))
+            case wire.Open(dim, indexes, terms):
+                return wire.Opened(*shard.open(dim, indexes, terms=terms))
             case wire.Optimize():
                 return shard.optimize()
             case wire.Close():

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hasten.vectors.checks import check_ids, check_indexes, check_points, check_vector, check_width
+from hasten.vectors.checks import check_ids, check_indexes, check_points, check_terms, check_vector, check_width
 from hasten.vectors.figures import searching
 from hasten.vectors.filters import Dialect, to_filter
 from hasten.vectors.store import (
@@ -14,10 +14,12 @@ from hasten.vectors.store import (
     OVERSAMPLING,
     QUANTILE,
     TENANT,
+    TERMS,
     IndexKind,
     Match,
     Point,
     StoreError,
+    Terms,
     Vector,
     Where,
     in_one_sentence,
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 SLICE = 256
 """Points per request: 256 of 384 dimensions are about 2 MB of JSON."""
+COUNTS_PER_TENANT = (1, 19)
+"""The first version that counts terms inside a filter; earlier ones skip the parameter and count in all tenants."""
 
 
 class ServerStore:
@@ -39,24 +43,56 @@ class ServerStore:
         self._connection, self._collection, self._models = client, collection, models
         self._dialect = Dialect(classes=models, range=models.Range)
         self._dim: int | None = None
+        self._terms = False
 
-    async def open(self, dim: int, indexes: dict[str, IndexKind]) -> list[str]:
-        """See VectorStore; several replicas may do it at once."""
+    async def open(self, dim: int, indexes: dict[str, IndexKind], *, terms: bool = False) -> list[str]:
+        """See VectorStore; several replicas may do it at once. Terms need a server of version 1.19."""
         check_indexes(indexes)
         client = self._connection
         with in_one_sentence("open the collection"):
-            if not await client.collection_exists(self._collection):
-                await self._create(dim)
+            if terms:
+                self._check_version((await client.info()).version)
+            anew = not await client.collection_exists(self._collection)
+            if anew:
+                await self._create(dim, terms)
             info = await client.get_collection(self._collection)
             self._check(info.config.params.vectors, dim)
             missing = [field for field in indexes if field not in info.payload_schema]
             for field in missing:
                 schema = self._index(field, indexes[field])
                 await client.create_payload_index(self._collection, field, field_schema=schema, wait=True)
-        self._dim = dim
+            lacking = TERMS not in (info.config.params.sparse_vectors or {})
+            if terms and lacking:
+                await self._create_terms()
+            if terms and (lacking or anew):
+                missing.append(TERMS)
+        self._dim, self._terms = dim, terms
         return missing
 
-    async def _create(self, dim: int) -> None:
+    def _check_version(self, version: str) -> None:
+        try:
+            major, minor = map(int, version.split(".")[:2])
+        except ValueError:
+            major, minor = 0, 0
+        if (major, minor) < COUNTS_PER_TENANT:
+            wanted = ".".join(map(str, COUNTS_PER_TENANT))
+            raise StoreError(
+                f"searching by words needs a Qdrant server of version {wanted} or later, which counts words per "
+                f"tenant, and this one says {version[:20]}: update it, or switch the search by words off"
+            )
+
+    async def _create_terms(self) -> None:
+        """Adds the index of terms to an existing collection, unless another replica just did."""
+        models = self._models
+        config = models.SparseVectorNameConfig(sparse=models.SparseVectorConfig(modifier=models.Modifier.IDF))
+        try:
+            await self._connection.create_vector_name(self._collection, TERMS, config, wait=True)
+        except Exception:
+            info = await self._connection.get_collection(self._collection)
+            if TERMS not in (info.config.params.sparse_vectors or {}):
+                raise
+
+    async def _create(self, dim: int, terms: bool) -> None:
         """Creates it, unless another replica just did."""
         models = self._models
         small = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=QUANTILE, always_ram=True)
@@ -64,6 +100,9 @@ class ServerStore:
             await self._connection.create_collection(
                 self._collection,
                 vectors_config=models.VectorParams(size=dim, distance=models.Distance.COSINE),
+                sparse_vectors_config=(
+                    {TERMS: models.SparseVectorParams(modifier=models.Modifier.IDF)} if terms else None
+                ),
                 hnsw_config=models.HnswConfigDiff(m=0, payload_m=LINKS),
                 quantization_config=models.ScalarQuantization(scalar=small),
                 on_disk_payload=True,
@@ -103,15 +142,20 @@ class ServerStore:
     async def upsert(self, points: list[Point]) -> None:
         """Writes in slices; all are checked before the first is written."""
         client, dim = self._opened
-        check_points(points, dim)
+        check_points(points, dim, self._terms)
         for start in range(0, len(points), SLICE):
             with in_one_sentence("write"):
                 made = [self._point(point) for point in points[start : start + SLICE]]
                 await client.upsert(self._collection, made, wait=True)
 
     def _point(self, point: Point) -> Any:
-        vector: Any = {} if point.vector is None else np.asarray(point.vector).tolist()
+        vector: dict[str, Any] = {} if point.vector is None else {"": np.asarray(point.vector).tolist()}
+        if point.terms is not None:
+            vector[TERMS] = self._sparse(point.terms)
         return self._models.PointStruct(id=point.id, vector=vector, payload=point.payload)
+
+    def _sparse(self, terms: Terms) -> Any:
+        return self._models.SparseVector(indices=terms.ids.tolist(), values=terms.weights.tolist())
 
     async def get(self, ids: list[str]) -> list[Point]:
         """See VectorStore."""
@@ -145,6 +189,26 @@ class ServerStore:
             )
         return [Match(id=str(hit.id), score=hit.score, payload=_copied(hit.payload)) for hit in found.points]
 
+    async def search_terms(self, terms: Terms, where: Where, corpus: Where, limit: int) -> list[Match]:
+        """See VectorStore."""
+        client, _ = self._opened
+        check_terms(terms, self._terms)
+        if limit < 1 or not len(terms.ids):
+            return []
+        matching = to_filter(corpus, self._dialect)
+        counted = None if matching is None else self._models.IdfCorpusParams(corpus=matching)
+        with in_one_sentence("search"), searching.labels(self._collection).time():
+            found = await client.query_points(
+                self._collection,
+                query=self._sparse(terms),
+                using=TERMS,
+                query_filter=to_filter(where, self._dialect),
+                search_params=self._models.SearchParams(idf=counted),
+                limit=limit,
+                with_payload=True,
+            )
+        return [Match(id=str(hit.id), score=hit.score, payload=_copied(hit.payload)) for hit in found.points]
+
     async def scroll(
         self, where: Where, limit: int, fields: list[str] | None = None, *, vectors: bool = False
     ) -> list[Point]:
@@ -161,6 +225,17 @@ class ServerStore:
                 with_vectors=vectors,
             )
         return [_point_of(record) for record in records]
+
+    async def set_terms(self, terms: dict[str, Terms]) -> None:
+        """See VectorStore."""
+        client, _ = self._opened
+        for one in terms.values():
+            check_terms(one, self._terms)
+        there = [record.id for record in await self._records(list(terms), payloads=False)]
+        made = [self._models.PointVectors(id=id_, vector={TERMS: self._sparse(terms[str(id_)])}) for id_ in there]
+        if made:
+            with in_one_sentence("write"):
+                await client.update_vectors(self._collection, made, wait=True)
 
     async def set_payload(self, ids: list[str], payload: dict[str, Any]) -> None:
         """See VectorStore."""
@@ -214,5 +289,15 @@ def _copied(payload: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _point_of(record: Any) -> Point:
-    vector = np.array(record.vector, dtype=np.float32) if record.vector else None
-    return Point(id=str(record.id), vector=vector, payload=_copied(record.payload))
+    named = record.vector if isinstance(record.vector, dict) else {"": record.vector}
+    dense, sparse = named.get(""), named.get(TERMS)
+    return Point(
+        id=str(record.id),
+        vector=np.array(dense, dtype=np.float32) if dense else None,
+        terms=None if sparse is None else _terms_of(sparse),
+        payload=_copied(record.payload),
+    )
+
+
+def _terms_of(sparse: Any) -> Terms:
+    return Terms(np.array(sparse.indices, dtype=np.uint32), np.array(sparse.values, dtype=np.float32))

@@ -20,10 +20,12 @@ from hasten.vectors.store import (
     OVERSAMPLING,
     QUANTILE,
     TENANT,
+    TERMS,
     IndexKind,
     Match,
     Point,
     StoreError,
+    Terms,
     Vector,
     Where,
     in_one_sentence,
@@ -56,36 +58,53 @@ class Shard:
         with in_one_sentence("copy the collection"):
             copy(source, self._place)
 
-    def open(self, dim: int, indexes: dict[str, IndexKind]) -> tuple[list[str], int]:
-        """Creates or loads the collection and makes the payload indexes that are missing; returns those, and about how
-        many points are in no graph."""
+    def open(self, dim: int, indexes: dict[str, IndexKind], *, terms: bool = False) -> tuple[list[str], int]:
+        """Creates or loads the collection and makes the indexes that are missing; returns those, and about how many
+        points are in no graph."""
+        anew = not self._place.exists()
         with in_one_sentence("open the collection"):
-            if not self._place.exists():
-                self._create(dim)
+            if anew:
+                self._create(dim, terms)
         with _readable(self._place):
             config = json.loads((self._place / "edge_config.json").read_text())
             check_width(config["vectors"][""]["size"], dim, "the collection")
-            self._shard = self._engine.EdgeShard.load(str(self._place), self._config(dim))
+            has_terms = TERMS in (config.get("sparse_vectors") or {})
+            self._shard = self._engine.EdgeShard.load(str(self._place), self._config(dim, has_terms))
             info = self._shard.info()
         missing = [field for field in indexes if field not in info.payload_schema]
         for field in missing:
             self._update("create_field_index", field, self._index(field, indexes[field]))
-        return missing, max(0, info.points_count - info.indexed_vectors_count)
+        if terms and not has_terms:
+            self._update("create_sparse_vector", TERMS, self._engine.Modifier.Idf)
+            missing.append(TERMS)
+        elif terms and anew:
+            missing.append(TERMS)
+        indexed = info.indexed_vectors_count - (self._with_terms() if has_terms else 0)
+        return missing, max(0, info.points_count - indexed)
 
-    def _create(self, dim: int) -> None:
+    def _with_terms(self) -> int:
+        """How many points have terms: all of them count as indexed."""
+        engine = self._engine
+        has_terms = engine.Filter(must=[engine.HasVectorCondition(TERMS)])
+        with in_one_sentence("count"):
+            return int(self._shard.count(engine.CountRequest(exact=True, filter=has_terms)))
+
+    def _create(self, dim: int, terms: bool) -> None:
         """Builds it aside and renames it, so that a crash leaves no half of a collection."""
         aside = self._place.with_name(f"{self._place.name}.new")
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
-        self._engine.EdgeShard.create(str(aside), self._config(dim)).close()
+        self._engine.EdgeShard.create(str(aside), self._config(dim, terms)).close()
         aside.rename(self._place)
 
-    def _config(self, dim: int) -> Any:
+    def _config(self, dim: int, terms: bool) -> Any:
         """How points are kept: answers on disk, graphs and vectors of one byte per number in memory, and the whole
         vectors in the page cache, for scores and for what has no graph yet."""
         engine = self._engine
+        sparse = {TERMS: engine.EdgeSparseVectorParams(modifier=engine.Modifier.Idf)} if terms else None
         return engine.EdgeConfig(
             vectors=engine.EdgeVectorParams(size=dim, distance=engine.Distance.Cosine),
+            sparse_vectors=sparse,
             quantization_config=engine.ScalarQuantizationConfig(
                 type=engine.ScalarType.Int8, quantile=QUANTILE, memory=engine.Memory.Pinned
             ),
@@ -114,8 +133,13 @@ class Shard:
             self._update("upsert_points", [self._point(point) for point in points])
 
     def _point(self, point: Point) -> Any:
-        vector: Any = {} if point.vector is None else point.vector
+        vector: dict[str, Any] = {} if point.vector is None else {"": point.vector}
+        if point.terms is not None:
+            vector[TERMS] = self._sparse(point.terms)
         return self._engine.Point(point.id, vector, point.payload)
+
+    def _sparse(self, terms: Terms) -> Any:
+        return self._engine.SparseVector(terms.ids.tolist(), terms.weights.tolist())
 
     def get(self, ids: list[str], *, vectors: bool = False) -> list[Point]:
         """The points that exist among these ids."""
@@ -138,6 +162,21 @@ class Shard:
             found = self._shard.search(request)
         return [Match(id=str(hit.id), score=float(hit.score), payload=hit.payload or {}) for hit in found]
 
+    def search_terms(self, terms: Terms, where: Where, corpus: Where, limit: int) -> list[Match]:
+        """The points that match and share terms, best first; what a term tells is counted in `corpus` alone."""
+        engine = self._engine
+        counted = engine.IdfParams(corpus=to_filter(corpus, self._dialect))
+        with in_one_sentence("search"):
+            request = engine.SearchRequest(
+                engine.Query.Nearest(self._sparse(terms), using=TERMS),
+                limit=limit,
+                filter=to_filter(where, self._dialect),
+                params=engine.SearchParams(idf=counted),
+                with_payload=True,
+            )
+            found = self._shard.search(request)
+        return [Match(id=str(hit.id), score=float(hit.score), payload=hit.payload or {}) for hit in found]
+
     def scroll(self, where: Where, limit: int, fields: list[str] | None, *, vectors: bool) -> list[Point]:
         """Up to `limit` points that match, with these fields of their payloads (None: all)."""
         payload: Any = True if fields is None else fields or False
@@ -147,6 +186,14 @@ class Shard:
             )
             records, _ = self._shard.scroll(request)
         return [_point_of(record) for record in records]
+
+    def set_terms(self, terms: dict[str, Terms]) -> None:
+        """Replaces the terms of those points that exist."""
+        engine = self._engine
+        there = self._existing(list(terms))
+        made = [engine.PointVectors(id_, {TERMS: self._sparse(terms[id_])}) for id_ in there]
+        if made:
+            self._update("update_vectors", made)
 
     def set_payload(self, ids: list[str], payload: dict[str, Any]) -> None:
         """Merges fields into the payloads of those points that exist."""
@@ -198,8 +245,18 @@ class Shard:
 
 
 def _point_of(record: Any) -> Point:
-    vector = np.array(record.vector, dtype=np.float32) if record.vector else None
-    return Point(id=str(record.id), vector=vector, payload=record.payload or {})
+    named = record.vector if isinstance(record.vector, dict) else {"": record.vector}
+    dense, sparse = named.get(""), named.get(TERMS)
+    return Point(
+        id=str(record.id),
+        vector=np.array(dense, dtype=np.float32) if dense else None,
+        terms=None if sparse is None else _terms_of(sparse),
+        payload=record.payload or {},
+    )
+
+
+def _terms_of(sparse: Any) -> Terms:
+    return Terms(np.array(sparse.indices, dtype=np.uint32), np.array(sparse.values, dtype=np.float32))
 
 
 @contextlib.contextmanager

@@ -26,6 +26,10 @@ OVERSAMPLING = 3.0
 was .977, with it .994, at the same speed."""
 
 
+TERMS = "terms"
+"""What the terms of a collection are called where it is said which indexes it has."""
+
+
 class StoreError(RuntimeError):
     """The store cannot do what was asked; the text is one sentence without data."""
 
@@ -41,16 +45,26 @@ def in_one_sentence(verb: str) -> Iterator[None]:
         raise StoreError(f"the vector store could not {verb} ({type(error).__name__})") from None
 
 
+class Terms(msgspec.Struct, frozen=True):
+    """A sparse vector: what a text says in which words. `ids` are different numbers of 32 bits, one per term, and
+    `weights` says as many times how much each counts."""
+
+    ids: NDArray[np.uint32]
+    weights: NDArray[np.float32]
+
+
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored vector. `id` is a UUID string; `payload` is a copy that may be changed."""
+    """A stored vector. `id` is a UUID string; `payload` is a copy that may be changed. `terms` are only for a
+    collection that was opened with them."""
 
     id: str
     vector: Vector | None = None
+    terms: Terms | None = None
     payload: dict[str, Any] = {}
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True):
-    """A point found by a search, with its cosine similarity."""
+    """A point found by a search, with its cosine similarity, or what the terms it shares with a question weigh."""
 
     id: str
     score: float
@@ -74,8 +88,9 @@ class VectorStore(Protocol):
     """One collection of points with unit vectors (cosine). No method blocks the event loop; writes are applied when
     the call returns. Methods raise StoreError."""
 
-    async def open(self, dim: int, indexes: dict[str, IndexKind]) -> list[str]:
-        """Creates the collection, or opens it and mends missing payload indexes; returns the indexes that were made.
+    async def open(self, dim: int, indexes: dict[str, IndexKind], *, terms: bool = False) -> list[str]:
+        """Creates the collection, or opens it and mends what it lacks: payload indexes, and with `terms` the index of
+        terms (TERMS). Returns the indexes that were made.
 
         Raises StoreError naming both sizes when the collection has vectors of another width.
         """
@@ -89,11 +104,21 @@ class VectorStore(Protocol):
     async def search(self, vector: Vector, where: Where, limit: int) -> list[Match]:
         """The nearest points that match the filter, best first."""
 
+    async def search_terms(self, terms: Terms, where: Where, corpus: Where, limit: int) -> list[Match]:
+        """The points that match the filter and share terms with the question, best first; exact.
+
+        A score is the sum over the shared terms of both weights and of `log(1 + (N - n + 0.5) / (n + 0.5))`, where N of
+        the points with terms match `corpus` and n of those have the term: no point outside of it changes a score.
+        """
+
     async def scroll(
         self, where: Where, limit: int, fields: list[str] | None = None, *, vectors: bool = False
     ) -> list[Point]:
         """Up to `limit` points that match the filter, in no order that means anything; `fields` are those of the
         payload that come along (None: all)."""
+
+    async def set_terms(self, terms: dict[str, Terms]) -> None:
+        """Replaces the terms of those of these points that exist; the rest of each stays as it is."""
 
     async def set_payload(self, ids: list[str], payload: dict[str, Any]) -> None:
         """Merges fields into the payloads of these points."""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hasten.vectors.store import IndexKind, Point, Where
+from hasten.vectors.store import IndexKind, Point, Terms, Where
 
 LENGTH = struct.Struct("<I")
 OK, REFUSED = b"\x00", b"\x01"
@@ -17,12 +17,20 @@ class Request(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """One call of the shard; the replies are what the shard's methods return."""
 
 
+class Sparse(msgspec.Struct, frozen=True, array_like=True):
+    """Terms as little-endian uint32 and float32."""
+
+    ids: bytes
+    weights: bytes
+
+
 class Row(msgspec.Struct, frozen=True, array_like=True):
     """A Point with its vector as little-endian float32."""
 
     id: str
     vector: bytes | None
     payload: dict[str, Any]
+    terms: Sparse | None = None
 
 
 class Open(Request, frozen=True):
@@ -30,6 +38,7 @@ class Open(Request, frozen=True):
 
     dim: int
     indexes: dict[str, IndexKind]
+    terms: bool = False
 
 
 class Copy(Request, frozen=True):
@@ -67,6 +76,15 @@ class Search(Request, frozen=True):
     limit: int
 
 
+class SearchTerms(Request, frozen=True):
+    """Finds the points that share terms; answered with matches."""
+
+    terms: Sparse
+    where: Where
+    corpus: Where
+    limit: int
+
+
 class Scroll(Request, frozen=True):
     """Lists rows that match, with these fields of their payloads (None: all)."""
 
@@ -74,6 +92,12 @@ class Scroll(Request, frozen=True):
     limit: int
     fields: list[str] | None = None
     vectors: bool = False
+
+
+class SetTerms(Request, frozen=True):
+    """Replaces the terms of points."""
+
+    terms: dict[str, Sparse]
 
 
 class SetPayload(Request, frozen=True):
@@ -103,9 +127,10 @@ class Close(Request, frozen=True):
     """Flushes and closes."""
 
 
-AnyRequest = Copy | Open | Upsert | Get | Search | Scroll | SetPayload | Delete | Count | Optimize | Close
-AnyWrite = Upsert | SetPayload | Delete
-WRITES = (Upsert, SetPayload, Delete)
+AnySearch = Search | SearchTerms | Scroll | Get | Count
+AnyWrite = Upsert | SetTerms | SetPayload | Delete
+AnyRequest = Copy | Open | AnySearch | AnyWrite | Optimize | Close
+WRITES = (Upsert, SetTerms, SetPayload, Delete)
 encode = msgspec.msgpack.Encoder().encode
 
 
@@ -118,10 +143,22 @@ def frame(*parts: bytes) -> bytes:
 def row_of(point: Point) -> Row:
     """A point as it travels."""
     vector = None if point.vector is None else np.asarray(point.vector, dtype="<f4").tobytes()
-    return Row(id=point.id, vector=vector, payload=point.payload)
+    terms = None if point.terms is None else sparse_of(point.terms)
+    return Row(id=point.id, vector=vector, payload=point.payload, terms=terms)
 
 
 def point_of(row: Row) -> Point:
     """A point as it is used; its vector is read-only."""
     vector = None if row.vector is None else np.frombuffer(row.vector, dtype="<f4")
-    return Point(id=row.id, vector=vector, payload=row.payload)
+    terms = None if row.terms is None else terms_of(row.terms)
+    return Point(id=row.id, vector=vector, terms=terms, payload=row.payload)
+
+
+def sparse_of(terms: Terms) -> Sparse:
+    """Terms as they travel."""
+    return Sparse(np.asarray(terms.ids, dtype="<u4").tobytes(), np.asarray(terms.weights, dtype="<f4").tobytes())
+
+
+def terms_of(sparse: Sparse) -> Terms:
+    """Terms as they are used; read-only."""
+    return Terms(np.frombuffer(sparse.ids, dtype="<u4"), np.frombuffer(sparse.weights, dtype="<f4"))

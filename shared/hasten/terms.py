@@ -1,4 +1,4 @@
-"""Turns text into terms that can be matched: stems of words, figures as they stand, pairs of unspaced characters."""
+"""Turns text into terms to match: stems of words, figures as they stand, pairs of unspaced characters; pure."""
 
 import math
 import re
