@@ -97,6 +97,16 @@ def _step(model: PairModel, tokenizer: Any, optimizer: Any, batch: list[tuple[st
     return float(loss.item())
 
 
+def quantise(graph: Path) -> None:
+    """Replaces a graph by one with weights of 8 bits."""
+    from onnxruntime.quantization import QuantType, quant_pre_process, quantize_dynamic
+
+    ready = graph.with_suffix(".ready")
+    quant_pre_process(str(graph), str(ready), skip_symbolic_shape=True)
+    quantize_dynamic(str(ready), str(graph), weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+    ready.unlink()
+
+
 def main() -> None:
     """Trains and saves, with the names of what was kept out."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -104,6 +114,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--embedder", type=Path, default=Path(".hasten"), help="the data folder of the embedding model")
     parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--int8", action="store_true", help="weights of 8 bits: half the time, hardly another order")
     parser.add_argument("--minutes", type=float, default=15.0, help="the most that the training may take")
     given = parser.parse_args()
     encoder = OnnxEncoder(folder(given.embedder), 2)
@@ -118,6 +129,8 @@ def main() -> None:
     print(f"{len(found)} questions to train on", flush=True)
     model, tokenizer = train(found, given.epochs, given.minutes)
     save(model, tokenizer, given.out)
+    if given.int8:
+        quantise(given.out / "model.onnx")
     (given.out / "training.json").write_text(
         json.dumps({"sets": list(SETS), "split": "loadtest.rerank_groups.kept_out", "tokens": TOKENS})
     )

@@ -14,6 +14,7 @@ from hasten.changes.settings import Changes
 from hasten.codec import decode
 from hasten.messages.failure import Failure
 from hasten.messages.retrieve import DOCUMENT, INGESTED, RETRIEVE, Document, Ingested, Passage, Retrieve, Retrieved
+from hasten.retriever.rerankers import Model
 from hasten.retriever.service import Retriever
 from hasten.retriever.settings import Settings
 from hasten.vectors.opening import store
@@ -174,6 +175,7 @@ async def running(
     vectors: Faulty | None = None,
     words: HashedWords | None = None,
     changes: Changes | None = None,
+    model: Model | None = None,
     **settings: Any,
 ) -> AsyncIterator[Rig]:
     """A started retriever with a stand-in embedder (its own if none is given), on a store in `folder`."""
@@ -181,7 +183,7 @@ async def running(
     if own is not None:
         await own.start()
     vectors = vectors or vectors_for(url, folder)
-    retriever = Retriever(Settings(**{"retry_s": 0.02, "poll_s": 0.05, **settings}), bus, vectors, changes)
+    retriever = Retriever(Settings(**{"retry_s": 0.02, "poll_s": 0.05, **settings}), bus, vectors, changes, model)
     rig = Rig(bus, retriever, words or own or HashedWords(bus), vectors)
     heard = await bus.subscribe(INGESTED.pattern, rig.on_ingested)
     try:

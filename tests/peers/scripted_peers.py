@@ -38,7 +38,8 @@ class Scripted:
     """All stages but the orchestrator, as services on a bus; `log` holds (stage, "began" | "ended") in order.
 
     `delays` maps a stage to seconds, and `waits` to what has to hold before it ends. The cache refuses answers that
-    ended for a reason in `refused`. `workers` names the generators and `routed` holds fields of every route;
+    ended for a reason in `refused`. Replies of the retriever have the fields of `retrieved`; with `truncates` each text
+    is too long for the embedder. `workers` names the generators and `routed` holds fields of every route;
     `broken[worker]` is called with the call before the worker's n-th chunk and may raise or wait. `better` is the
     worker of a better model; `answers` and `reasons` are those of single workers, and `logprobs` how probable their
     words are to them. `added` turns go to every prompt. With `thinks` the first three chunks are reasoning. `real`
@@ -67,6 +68,10 @@ class Scripted:
         self.cancelled: list[str] = []
         self.passages: list[Passage] = []
         self.read_seq = 0
+        self.embeds: list[list[str]] = []
+        self.truncates = False
+        self.retrieves: list[Retrieve] = []
+        self.retrieved: dict[str, Any] = {}
         self.added: list[Turn] = []
         self.answer = ANSWER
         self.finish_reason = "stop"
@@ -118,8 +123,10 @@ class Scripted:
             self.log.append((name, "ended"))
 
     async def _embed(self, request: Embed, _: Call) -> Embedded:
+        self.embeds.append(request.texts)
         await self._stage("embed")
-        return Embedded(vectors=[b"\0\0\x80\x3f"] * len(request.texts), dim=1, model="scripted")
+        count = len(request.texts)
+        return Embedded(vectors=[b"\0\0\x80\x3f"] * count, dim=1, model="scripted", truncated=[self.truncates] * count)
 
     async def _lookup(self, request: CacheLookup, call: Call) -> CacheHit | CacheMiss:
         stage = "semantic" if request.vector else "exact"
@@ -140,10 +147,11 @@ class Scripted:
         self.entries[call.tenant + request.key] = request
         return Stored(entry_id="e1")
 
-    async def _retrieve(self, _: Retrieve, __: Call) -> Retrieved:
+    async def _retrieve(self, request: Retrieve, _: Call) -> Retrieved:
+        self.retrieves.append(request)
         read_seq = self.read_seq
         await self._stage("retrieve")
-        return Retrieved(passages=self.passages, read_seq=read_seq)
+        return Retrieved(passages=self.passages, read_seq=read_seq, **self.retrieved)
 
     async def _route(self, request: Route, _: Call) -> Routed | Failure:
         await self._stage("route")

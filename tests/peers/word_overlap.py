@@ -1,6 +1,7 @@
 """A cross-encoder small enough to be made by a test: its graph counts the words that two texts share."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,26 @@ SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
 STEEP = 40.0
 
 
-def write(folder: Path, *, labels: int = 1, yes: int = 0, length: int | None = None, sign: float = 1.0) -> None:
+def write(
+    folder: Path,
+    *,
+    labels: int = 1,
+    yes: int = 0,
+    length: int | None = None,
+    sign: float = 1.0,
+    texts: Iterable[str] = (),
+) -> None:
     """Writes `model.onnx` and `tokenizer.json`. The logit is positive when most words of the first text are in the
     second, times `sign`; among several `labels` the one at `yes` has it and the others its opposite. `length` makes
-    the graph take texts of that many tokens only, as some exports do."""
+    the graph take texts of that many tokens only, as some exports do. `texts` hold more words that it is to know."""
     folder.mkdir(parents=True, exist_ok=True)
-    _tokenizer().save(str(folder / "tokenizer.json"))
+    _tokenizer(texts).save(str(folder / "tokenizer.json"))
     save(_graph(labels, yes, length, sign), str(folder / "model.onnx"))
 
 
-def _tokenizer() -> Any:
-    words = sorted(
-        {word for pair in (*ALIKE, *NEAR, *FAR) for text in pair for word in text.lower().strip("?.").split()}
-    )
+def _tokenizer(texts: Iterable[str]) -> Any:
+    known = [*(text for pair in (*ALIKE, *NEAR, *FAR) for text in pair), *texts]
+    words = sorted({word for text in known for word in text.lower().strip("?.").split()})
     made = Tokenizer(models.WordLevel({word: at for at, word in enumerate((*SPECIAL, *words))}, unk_token="[UNK]"))
     made.normalizer = normalizers.Lowercase()
     made.pre_tokenizer = pre_tokenizers.Whitespace()

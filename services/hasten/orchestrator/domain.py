@@ -10,7 +10,7 @@ from hasten.messages.cache import CacheHit
 from hasten.messages.chat import ChatRequest, Turn, needs_of
 from hasten.messages.failure import Failed
 from hasten.models import AUTO
-from hasten.orchestrator.follow_up import retrieval_query
+from hasten.orchestrator.follow_up import goes_on, retrieval_query
 
 CHARS_PER_TOKEN = 3.5
 """Of English text in current tokenizers; only the router's first estimate uses it."""
@@ -60,7 +60,8 @@ def plan_of(request: ChatRequest) -> Plan:
     varies = bool(request.temperature) and policy.mode != "exact"
     usable = policy.mode != "off" and not varies
     reads = usable and policy.mode != "refresh"
-    semantic = reads and policy.mode == "auto" and print_.single_turn
+    alone = print_.single_turn and not goes_on(print_.text)
+    semantic = reads and policy.mode == "auto" and alone
     searchable = bool(request.knowledge) or (usable and policy.mode != "exact" and print_.single_turn)
     prompt = prompt_tag(request)
     return Plan(
@@ -81,7 +82,7 @@ def plan_of(request: ChatRequest) -> Plan:
         store=usable and policy.store,
         tags=[*policy.tags, *(f"collection:{name}" for name in request.knowledge), *([prompt] if prompt else [])],
         query=retrieval_query(request.messages) if searchable or request.model == AUTO else "",
-        searchable=searchable and print_.single_turn,
+        searchable=searchable and alone,
         needs=needs_of(
             request.messages,
             tools=request.tools,

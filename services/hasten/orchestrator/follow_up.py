@@ -33,12 +33,14 @@ _FILLERS = _words(
     perfect good alright
     """
 )
-_GOES_ON = re.compile(
-    r"(?:and|or|but|so|also|plus|then|what about|how about|what if|same|why not|which one|why|how come"
-    r"|und|oder|aber|auch|wie wäre|was ist mit|et|ou|mais|et si|qu'en est-il|y|o|pero|qué tal|e|ma|mas|en|maar|of"
-    r"|och|og|men|eller|а|и|но|или|ve|ya|peki|那么|那|还有|では|じゃあ|그럼|그리고)(?![\w])",
-    re.IGNORECASE,
+_BEGINS = (
+    r"and|or|but|also|then|what about|how about"
+    r"|und|oder|aber|auch|wie wäre|was ist mit|et|ou|mais|et si|qu'en est-il|y|o|pero|qué tal|e|ma|mas|en|maar"
+    r"|och|og|eller|а|и|но|или|ve|ya|peki|그럼|그리고"
 )
+_UNSPACED = "那么|那|还有|では|じゃあ"
+_GOES_ON = re.compile(rf"(?:{_BEGINS}|so|what if|why not|which one|why|how come)(?!\w)|{_UNSPACED}", re.IGNORECASE)
+_GOES_ON_ONLY = re.compile(rf"(?:{_BEGINS})(?!\w)|{_UNSPACED}", re.IGNORECASE)
 _POINTS = _words(
     """
     it its it's it'll they them their theirs they're this that that's these those he she him his her hers one ones
@@ -110,6 +112,11 @@ def leans(text: str) -> bool:
         return len(words) <= SHORT_WORDS
     names = any(_is_name(word) for word in own) or (len(own) == FEW and "your" in map(str.lower, words))
     return len(own) <= FEW and not names
+
+
+def goes_on(text: str) -> bool:
+    """Whether a turn begins as what goes on from another (`And a new pump?`): alone it is no question."""
+    return bool(_GOES_ON_ONLY.match(text.strip())) and len(_WORD.findall(text)) <= LONG
 
 
 def _without_fillers(text: str) -> str:

@@ -35,6 +35,8 @@ def _by_key_only(request: ChatRequest, plan: Plan) -> str:
     turns = sum(turn.role not in SYSTEM_ROLES for turn in request.messages)
     if turns > 1:
         return f"a conversation of {turns} turns must match exactly"
+    if plan.fingerprint.single_turn:
+        return "the message goes on from another that is not there"
     return "the last message is not the plain text of a user"
 
 

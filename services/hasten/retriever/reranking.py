@@ -73,6 +73,10 @@ class Reranker:
         self._waiting = 0
 
     @property
+    def _named(self) -> bool:
+        return self._model is not None or bool(self._settings.rerank)
+
+    @property
     def active(self) -> bool:
         """Whether there is a model."""
         return self._line is not None
@@ -88,7 +92,7 @@ class Reranker:
 
     async def start(self) -> None:
         """Loads the model and measures its pace; one that cannot be used is named in the log, and nothing reranked."""
-        if self._model is None and not self._settings.rerank:
+        if not self._named:
             return
         line = _Line()
         error = await line.put(self._load)
@@ -116,11 +120,11 @@ class Reranker:
     async def rerank(
         self, asked: bool | None, question: str, passages: Sequence[Passage], left_s: float
     ) -> tuple[list[Passage], Reranking | None]:
-        """The passages in a better order if there is the time, and what was done; no account where nobody asked for it.
+        """The passages in a better order if there is the time, and what was done; no account where none was asked for.
 
         It returns within `rerank_ms`, or its share of the `left_s` until the deadline.
         """
-        if asked is None and not self.active:
+        if asked is None and not self._named:
             return list(passages), None
         ours = list(passages)[: self._settings.rerank_candidates]
         began = time.monotonic()

@@ -10,7 +10,7 @@ from hasten.settings import SettingsError
 JUDGED = (
     (
         "How long does a refund take?",
-        "Refunds are paid within 14 days of the return.",
+        "A refund will take up to 14 days from the return.",
         "Our office is closed on public holidays.",
     ),
     (
