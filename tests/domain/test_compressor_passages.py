@@ -1,108 +1,184 @@
-"""What becomes of passages: the answer survives, what is kept is verbatim, and the order does not matter."""
+"""Passages: what is near the question by meaning, what a sentence leans on, near-duplicates, and exact sources."""
 
-import random
+import json
 
-import pytest
-from compressor_rig import COUNTER, FACT, POLICY, QUESTION, filler, run, talk
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from hasten.compressor.domain import compress
-from hasten.compressor.sentences import split
+from hasten.compressor.byte_estimate import ByteEstimate
+from hasten.compressor.document import Document, documents
+from hasten.compressor.domain import Policy, compress
+from hasten.compressor.reference import leans
+from hasten.compressor.saying import saying
+from hasten.compressor.selection import choose, query_of
 from hasten.compressor.settings import Settings
+from hasten.control import neutraliser
 from hasten.messages.chat import Turn
-from hasten.messages.compress import Compress
-from hasten.messages.failure import Failed
-from hasten.messages.retrieve import Passage
+from hasten.messages.compress import Compress, Compressed
+from hasten.messages.retrieve import Passage, Sentence
+
+POLICY: Policy = Settings().policy()
 
 
-def test_the_answer_survives_in_a_long_passage_and_the_rest_goes() -> None:
-    made = run([QUESTION], [filler(1000), f"{filler(1000)}{FACT} {filler(1000)}"], token_budget=400)
-    assert FACT in made.messages[-1].text
-    assert made.tokens_after <= 400 < 2000 < made.tokens_before
-    cut = {part.id: part for part in made.parts if part.kind == "passage"}
-    assert 0 < cut["p1"].after < cut["p1"].before
-    assert "sentences kept" in cut["p1"].why
-
-
-def test_passages_are_numbered_in_the_order_of_used() -> None:
-    made = run([QUESTION], ["One is here.", "", "Two is here."], token_budget=2000)
-    assert made.used == ["p0", "p2"]
-    assert made.messages[-1].text == (
-        f"[1] Title 0\nOne is here.\n\n[2] Title 2\nTwo is here.\n\nQuestion: {QUESTION.text}"
+def passage(text: str, *near: tuple[str, float], title: str = "", score: float = 0.0, start: int = 0) -> Passage:
+    found = [Sentence(start=text.index(one), end=text.index(one) + len(one), score=value) for one, value in near]
+    return Passage(
+        id=f"{title}#{text[:9]}",
+        collection="c",
+        document="d",
+        text=text,
+        title=title,
+        score=score,
+        start=start,
+        end=start + len(text),
+        sentences=found,
     )
-    assert made.messages[0] == Turn(role="system", content=Settings().instruction)
 
 
-def test_headings_that_repeat_the_title_line_are_not_said_twice() -> None:
-    text = "# Refunds\n\n## Within two weeks\n\nMoney comes back.\n\n## Later\n\nIt does not."
-    passage = Passage(id="p", collection="c", document="d", text=text, title="Refunds", heading="Within two weeks")
-    made = compress(Compress(messages=[QUESTION], passages=[passage]), COUNTER, POLICY)
-    shown = "[1] Refunds › Within two weeks\nMoney comes back.\n\n## Later\n\nIt does not.\n\n"
-    assert made.messages[-1].text == f"{shown}Question: {QUESTION.text}"
+def read(*passages: Passage) -> list[Document]:
+    return documents(passages, neutraliser(), ByteEstimate().counts)
 
 
-def test_names_and_part_numbers_are_never_joined_or_cut() -> None:
-    text = "Verify bearing preload in pump KX-440B before hand-over. " + filler(500)
-    question = Turn(role="user", content="What about the KX-440B?")
-    made = run([question], [text], token_budget=150)
-    assert "Verify bearing preload in pump KX-440B before hand-over." in made.messages[-1].text
-    assert set(made.messages[-1].text.split()) <= set(f"{text} [1] Title 0 Question: {question.text}".split())
+def chosen(docs: list[Document], question: str, room: int) -> list[str]:
+    kept = choose(docs, query_of(question, "", docs), room)
+    return [doc.units[at].text for doc, units in zip(docs, kept, strict=True) for at in units]
 
 
-def test_figures_are_kept_as_they_are_or_not_at_all() -> None:
-    law = "Turnover 2019: EUR 1,250,000. Rate: 12.5% until 31.12.2020, then 9%. Exempt if < 50,000."
-    question = Turn(role="user", content="Which rate applied in 2020?")
-    made = run([question], [filler(300), law], token_budget=140)
-    sentences = [unit.text for unit in split(law)]
-    kept = [one for one in sentences if one in made.messages[-1].text]
-    assert "Rate: 12.5% until 31.12.2020, then 9%." in kept
-    body = made.messages[-1].text.partition("Title 1\n")[2].partition("\n\nQuestion:")[0]
-    assert all(one in sentences for one in [unit.text for unit in split(body)])
+def pressed(passages: list[Passage], question: str, budget: int) -> Compressed:
+    asked = Compress(messages=[Turn(role="user", content=question)], passages=passages, token_budget=budget)
+    return compress(asked, ByteEstimate(), POLICY)
 
 
-def test_japanese_is_cut_at_its_own_sentences() -> None:
-    said = [f"第{n}条の送料は東京まで無料です。" for n in range(40)]
-    fact = "解約は月末の三日前までに書面で申し込まなければなりません。"
-    question = Turn(role="user", content="解約はいつまでに申し込みますか。")
-    made = run([question], ["".join([*said, fact, *said])], token_budget=300)
-    body = made.messages[-1].text.partition("Title 0\n")[2].partition("\n\nQuestion:")[0]
-    assert fact in body
-    assert {unit.text for unit in split(body)} <= {*said, fact}
+def test_an_answer_in_other_words_is_found_by_its_nearness() -> None:
+    text = "Parcels leave at noon. Money comes back in 14 days. Parcels are wrapped twice."
+    near = (("Parcels leave at noon.", 0.1), ("Money comes back in 14 days.", 0.8), ("Parcels are wrapped twice.", 0.1))
+    assert chosen(read(passage(text, *near)), "When is a refund paid?", 24) == ["Money comes back in 14 days."]
 
 
-def test_segments_marked_to_be_kept_are_whole_and_only_others_shrink() -> None:
-    order = "Answer in one word. Do not explain. Never apologise."
-    passages = [
-        Passage(id="keep", collection="c", document="d", text=order, metadata={"keep": True}),
-        Passage(id="cut", collection="c", document="e", text=filler(3000), score=9.0),
-    ]
-    pinned = Turn(role="user", content="Remember: I am in Norway.", extra={"keep": True})
-    messages = [pinned, Turn(role="assistant", content="Noted."), *talk(20), QUESTION]
-    request = Compress(messages=messages, passages=passages, token_budget=400)
-    made = compress(request, COUNTER, POLICY)
-    assert order in made.messages[-1].text
-    assert [turn.content for turn in made.messages[1:3]] == [pinned.content, "Noted."]
-    assert made.messages[1].extra == {}
+def test_nearness_of_one_passage_does_not_judge_another_without() -> None:
+    one = passage("Money comes back in 14 days.", ("Money comes back in 14 days.", 0.9))
+    other = passage("A refund is paid by billing.", score=1.0)
+    assert chosen(read(one, other), "Who pays a refund?", 20) == ["A refund is paid by billing."]
+
+
+def test_a_passage_that_the_found_sentence_names_comes_with_it() -> None:
+    first = passage("The song was written by Ada Berg.", title="The song", score=3)
+    second = passage("Born in Oslo, the painter moved to Rome.", title="Ada Berg", score=1)
+    others = [passage(f"The river {name} is long and cold.", title=name, score=2) for name in ("Elbe", "Oder", "Main")]
+    docs = read(first, *others, second)
+    for doc in docs:
+        value = 0.6 if doc.passage is first else 0.2
+        doc.cosines = [value for _ in doc.units]
+    found = chosen(read(*[_compared(doc) for doc in docs]), "Where was the writer of the song born?", 48)
+    assert found == ["The song was written by Ada Berg.", "Born in Oslo, the painter moved to Rome."]
+
+
+def _compared(doc: Document) -> Passage:
+    text, values = doc.passage.text, doc.cosines
+    return passage(text, (text, values[0]), title=doc.passage.title, score=doc.passage.score)
+
+
+def test_a_sentence_that_leans_brings_what_it_leans_on() -> None:
+    text = "Rain fell. The Amber plan is for families. It costs 9 euros. Snow fell."
+    docs = read(passage(text))
+    alone, both = docs[0].size([2]), docs[0].size([1, 2])
+    assert chosen(docs, "costs 9 euros", both) == ["The Amber plan is for families.", "It costs 9 euros."]
+    assert chosen(docs, "costs 9 euros", alone) == ["It costs 9 euros."]
+
+
+def test_what_leans_and_what_does_not() -> None:
+    for text in (
+        "It costs 9.",
+        "They left.",
+        "But this is new.",
+        "The latter is cheaper.",
+        "No, never.",
+        "それは青い。",
+    ):
+        assert leans(text)
+    for text in ("Item 9 is out.", "Theory helps.", "The last plan.", "None of it.", "Thistles grow.", "Nobody left."):
+        assert not leans(text)
+
+
+def test_near_duplicates_are_said_once() -> None:
+    for one, other in (
+        ("The limit is 5 GB per file.", "However, the limit is **5 GB** per file!"),
+        ("It isn't free.", "It is not free."),
+        ("A fee of 5 percent is due.", "The fee of 5% is due."),
+        ("You cannot return it.", "You can't return it."),
+    ):
+        assert saying(one) == saying(other)
+
+
+def test_figures_negations_names_units_and_words_are_never_taken_for_the_same() -> None:
+    for one, other in (
+        ("The limit is 5 GB.", "The limit is 5 MB."),
+        ("The limit is 1,250 kg.", "The limit is 1250 kg."),
+        ("It is free.", "It is not free."),
+        ("It is free.", "It isn't free."),
+        ("Sales increased in May.", "Sales decreased in May."),
+        ("Ada pays Bob.", "Bob pays Ada."),
+        ("Order 48213 left.", "Order 48231 left."),
+        ("It holds at -5 degrees.", "It holds at 5 degrees."),
+        ("All plans have it.", "Some plans have it."),
+    ):
+        assert saying(one) != saying(other)
+
+
+DOCUMENT = """# Prices
+
+Prices of <|im_start|> plans. They change in May.
+
+| Plan | Monthly |
+|---|---|
+| Free | 0 |
+| Family | 9 EUR |
+
+```python
+def price(plan):
+    return {"free": 0}[plan]
+```
+
+{"currency": "EUR", "tax": {"rate": 0.19}}
+
+- Refunds take 14 days.
+- Nothing is refunded for Free.
+"""
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(30, 260),
+    st.sampled_from(["What does Family cost?", "refund", "price function", "tax rate", "plans"]),
+    st.integers(0, 500),
+)
+def test_every_span_of_the_document_stands_in_the_prompt(budget: int, question: str, before: int) -> None:
+    text = "x" * before + DOCUMENT
+    one = passage(DOCUMENT, title="Prices", start=before)
+    other = passage("Family is for five.", title="Plans", start=7)
+    made = pressed([one, other], question, budget)
+    prompt = made.messages[-1].text
+    assert [source.passage for source in made.sources] == made.used
+    for number, source in enumerate(made.sources, 1):
+        block = prompt.split(f"[{number}] ", 1)[1]
+        whole = text if source.passage == one.id else "x" * 7 + "Family is for five."
+        for start, end in source.spans:
+            assert 0 <= start < end <= len(whole)
+            kept = whole[start:end].replace("<|im_start|>", "< |im_start|>")
+            assert kept in block
+            assert ("```python" in kept) == ("return {" in kept)
+            assert ('{"currency"' in kept) == ("0.19}}" in kept)
+        if "| Family | 9 EUR |" in block:
+            assert "| Plan | Monthly |\n|---|---|" in block
+    if '{"currency"' in prompt:
+        line = next(line for line in prompt.splitlines() if line.startswith('{"currency"'))
+        assert json.loads(line)["tax"] == {"rate": 0.19}
+
+
+def test_sources_say_where_the_kept_sentences_stand() -> None:
+    filler = " ".join(f"Part {number} tells of something else." for number in range(40))
+    text = f"{filler} The Amber plan costs 9 euros. {filler}"
+    made = pressed([passage(text, title="Plans", start=1000)], "What does the Amber plan cost?", 250)
+    found = [text[start - 1000 : end - 1000] for start, end in made.sources[0].spans]
+    assert any("The Amber plan costs 9 euros." in one for one in found)
     assert made.tokens_after < made.tokens_before
-    with pytest.raises(Failed, match="context_overflow"):
-        compress(
-            Compress(
-                messages=[QUESTION],
-                passages=[Passage(id="k", collection="c", document="d", text=filler(2000), metadata={"keep": True})],
-                context_window=1000,
-            ),
-            COUNTER,
-            POLICY,
-        )
-
-
-def test_selection_does_not_depend_on_where_the_relevant_passage_stands() -> None:
-    texts = [f"District {n}: {filler(60)}" for n in range(9)]
-    used = set()
-    for seed in range(6):
-        shuffled = [*texts, FACT]
-        random.Random(seed).shuffle(shuffled)
-        passages = [Passage(id=text[:12], collection="c", document=text[:12], text=text) for text in shuffled]
-        made = compress(Compress(messages=[QUESTION], passages=passages, token_budget=250), COUNTER, POLICY)
-        assert FACT in made.messages[-1].text
-        used.add(frozenset(made.used))
-    assert len(used) == 1

@@ -1,5 +1,6 @@
 """A passage made ready for selection: its units with their tokens, its title line, and the text of what was kept."""
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
@@ -8,13 +9,15 @@ from hasten.messages.retrieve import Passage
 from hasten.terms import terms
 
 Counts = Callable[[Sequence[str]], list[int]]
+Places = Callable[[int], int]
+"""From a character of the text that was made ready to the same character of the passage's."""
 
 
 class Document:
     """One passage; `sizes` are the tokens of its units, `head` those of its title line, `total` of all of it."""
 
-    def __init__(self, passage: Passage, title: str, text: str, units: list[Unit]) -> None:
-        self.passage, self.title, self.text, self.units = passage, title, text, units
+    def __init__(self, passage: Passage, title: str, text: str, units: list[Unit], places: Places) -> None:
+        self.passage, self.title, self.text, self.units, self._places = passage, title, text, units, places
         self.sizes: list[int] = []
         self.head = 0
         self.pinned = passage.metadata.get("keep") is True and bool(units)
@@ -34,9 +37,45 @@ class Document:
         return [frozenset(terms(unit.text)) for unit in self.units]
 
     @cached_property
+    def bare_title(self) -> frozenset[str]:
+        """The terms of the document's own title, without the headings."""
+        return frozenset(terms(self.passage.title))
+
+    @cached_property
     def title_terms(self) -> frozenset[str]:
         """The terms of the title line."""
         return frozenset(terms(self.title))
+
+    @cached_property
+    def cosines(self) -> list[float]:
+        """How near each unit is to the question: the nearest of the passage's sentences that it shares text with.
+
+        One that the retriever has not compared (a heading) is as near as the least near of the others.
+        """
+        compared = self.passage.sentences
+        least = min((one.score for one in compared), default=0.0)
+        found, first = [], 0
+        for start, end in map(self._place, self.units):
+            while first < len(compared) and compared[first].end <= start:
+                first += 1
+            inside = itertools.takewhile(lambda one, end=end: one.start < end, compared[first:])  # type: ignore[misc]
+            found.append(max((one.score for one in inside), default=least))
+        return found
+
+    def _place(self, unit: Unit) -> tuple[int, int]:
+        """Where a unit stands in the passage's text, before anything was made safe or left out."""
+        return self._places(unit.start), self._places(unit.end - 1) + 1
+
+    def spans(self, kept: Sequence[int]) -> list[tuple[int, int]]:
+        """The stretches of the document's text that these units are, in order; neighbours are one stretch."""
+        found: list[tuple[int, int]] = []
+        for at, index in enumerate(kept):
+            start, end = (self.passage.start + place for place in self._place(self.units[index]))
+            if at and kept[at - 1] == index - 1:
+                found[-1] = (found[-1][0], end)
+            else:
+                found.append((start, end))
+        return found
 
     def extract(self, kept: Sequence[int]) -> str:
         """The text of the units with these indices, which are in order; white space between neighbours as it was."""
@@ -63,8 +102,9 @@ def documents(passages: Iterable[Passage], neutral: Callable[[str], str], counts
     made = []
     for passage in passages:
         title = neutral(_title(passage))
-        text = _body(neutral(passage.text), title)
-        made.append(Document(passage, title, text, split(text)))
+        safe = neutral(passage.text)
+        text = _body(safe, title)
+        made.append(Document(passage, title, text, split(text), _places(passage.text, safe, len(safe) - len(text))))
     pieces = [unit.text for document in made for unit in document.units] + [
         _header(document.title) for document in made
     ]
@@ -74,6 +114,18 @@ def documents(passages: Iterable[Passage], neutral: Callable[[str], str], counts
     for document in made:
         document.head = next(sizes) + 1
     return made
+
+
+def _places(text: str, safe: str, left_out: int) -> Places:
+    """`safe` is the text with spaces put in, of which the first `left_out` characters are not there."""
+    if safe == text:
+        return lambda at: at + left_out
+    places, at = [], 0
+    for character in safe:
+        places.append(min(at, len(text) - 1))
+        if at < len(text) and text[at] == character:
+            at += 1
+    return lambda at: places[at + left_out]
 
 
 def _title(passage: Passage) -> str:

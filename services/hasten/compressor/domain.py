@@ -98,4 +98,5 @@ class _Compression:
             stable_tokens=self.counter.prompt(first, self.request.tools, opens_answer=False) if first else 0,
             used=[one.passage.id for one, units in zip(self.parts.documents, plan.units, strict=True) if units],
             parts=explain(self.parts, plan, self.counter),
+            sources=self.parts.sources(plan),
         )

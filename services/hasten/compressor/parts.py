@@ -13,7 +13,7 @@ from hasten.compressor.prompt import Draft, Extract, Wording
 from hasten.compressor.tokens import TokenCounter, written
 from hasten.control import Neutraliser, neutral_turn, neutraliser
 from hasten.messages.chat import Example, Turn
-from hasten.messages.compress import Compress
+from hasten.messages.compress import Compress, Source
 
 _OPENING = 3
 """The first round says what the conversation is about: it stays while it takes a third of the history at most."""
@@ -179,6 +179,10 @@ class Parts:
             steps=flat(self.talk.steps),
         )
 
+    def sources(self, plan: Plan) -> list[Source]:
+        """What stands in the prompt of each passage, in the order of their numbers."""
+        return [_source(one, units) for one, units in zip(self.documents, plan.units, strict=True) if units]
+
 
 def flat(groups: Iterable[Sequence[Turn]]) -> list[Turn]:
     """The turns of all groups in order."""
@@ -188,6 +192,17 @@ def flat(groups: Iterable[Sequence[Turn]]) -> list[Turn]:
 def _opens(turns: Sequence[Turn]) -> bool:
     """Whether a round may be the first where a template wants the user first; what the caller has pinned stays."""
     return turns[0].role == "user" or history.pinned(turns)
+
+
+def _source(document: Document, units: Sequence[int]) -> Source:
+    passage = document.passage
+    return Source(
+        passage=passage.id,
+        collection=passage.collection,
+        document=passage.document,
+        version=passage.version,
+        spans=document.spans(units),
+    )
 
 
 def _extract(document: Document, units: Sequence[int]) -> Extract:

@@ -49,11 +49,26 @@ class Part(Body, frozen=True, kw_only=True, omit_defaults=True):
     pieces: list[Piece] = []
 
 
+class Source(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """What stands in the prompt of one passage: `text[start:end]` of the document's text for each of its spans, in
+    order (for a passage that has no place in a document, of the passage's own text).
+
+    They stand there as they are, but for a space in each control token of a chat template.
+    """
+
+    passage: str
+    collection: str = ""
+    document: str = ""
+    version: int = 0
+    spans: list[tuple[int, int]] = []
+
+
 class Compressed(Reply, frozen=True, kw_only=True, omit_defaults=True):
     """The prompt as messages, the stable part first. Counts are tokens including the chat template.
 
     `stable_tokens` is the length of the part that is byte-identical for every request with the same system text,
-    tools and examples: the first `stable` messages. `used` lists the ids of the passages of which something was kept.
+    tools and examples: the first `stable` messages. `used` lists the ids of the passages of which something was kept;
+    `sources` says for each of them, the first being cited as [1], what was kept.
     """
 
     messages: list[Turn]
@@ -63,6 +78,7 @@ class Compressed(Reply, frozen=True, kw_only=True, omit_defaults=True):
     stable: int = 0
     used: list[str] = []
     parts: list[Part] = []
+    sources: list[Source] = []
 
 
 COMPRESS = Topic(
