@@ -38,10 +38,16 @@ class Crew:
         self._config = folder / "hasten.toml"
         self._config.write_text(config)
 
-    async def add(self, service: str, name: str = "") -> Hand:
-        """One more process of a service; returns when it hears requests."""
+    async def add(self, service: str, name: str = "", *, metrics: str = "") -> Hand:
+        """One more process of a service, which exposes its metrics at HOST:PORT; returns when it hears requests."""
         cable = await self._cables.enter_async_context(Cable(self.server.port))
-        where = ("--config", str(self._config), "--data", str(self._folder))
+        where = [
+            "--config",
+            str(self._config),
+            "--data",
+            str(self._folder),
+            *(["--metrics", metrics] if metrics else []),
+        ]
         environment = {"HASTEN_WORKER_WORKER": name} if name else {}
         command = [sys.executable, "-m", f"hasten.{service}", *where]
         member = Member(service, command, environment, cable.url, self._folder / f"{service}.log")

@@ -13,6 +13,7 @@ import re
 import statistics
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from hasten.delivery import Delivery
 from hasten.demo.script import documents as articles
 from hasten.messages.embed import EMBED, Embed, Embedded
 from hasten.messages.retrieve import RETRIEVE, Document, Retrieve, Retrieved
+from hasten.nats_server import free_port
 from loadtest.crew import TENANT, Crew, crew
 
 COLLECTION = "large"
@@ -156,6 +158,14 @@ async def alone(hasten: Hasten, words: int) -> tuple[float, list[bytes]]:
     return len(parts) / (time.perf_counter() - began), vectors
 
 
+def lateness(address: str) -> dict[str, int]:
+    """How often the event loop of a process woke up, and how often more than 50 ms too late."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as reply:
+        lines = dict(line.rsplit(" ", 1) for line in reply.read().decode().splitlines() if not line.startswith("#"))
+    wakes = int(float(lines["hasten_loop_lag_seconds_count"]))
+    return {"wakes": wakes, "late": wakes - int(float(lines['hasten_loop_lag_seconds_bucket{le="0.05"}']))}
+
+
 def quantiles(latencies: list[float]) -> dict[str, float]:
     """Median and 95th percentile, in milliseconds."""
     cut = statistics.quantiles(latencies, n=20)
@@ -166,8 +176,9 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
     """One ingestion, measured."""
     config = f"[embedder]\nthreads = {args.threads}\n[retriever]\nparallel = {args.parallel}\n"
     async with crew(config, args.models.resolve()) as made:
-        await made.add("embedder")
-        await made.add("retriever")
+        exposed = {service: f"127.0.0.1:{free_port()}" for service in ("embedder", "retriever")}
+        for service, address in exposed.items():
+            await made.add(service, metrics=address)
         async with Hasten.connect(made.server.url, tenant=TENANT) as hasten:
             rate, vectors = await alone(hasten, args.words)
             delivery = Delivery(hasten, COLLECTION, refused=print)
@@ -180,13 +191,24 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
                 await delivery.offer(document, document.id)
             await delivery.finish()
             seconds = time.monotonic() - watch.began
+            late = {service: await asyncio.to_thread(lateness, address) for service, address in exposed.items()}
             cpu_s = {name: round(used - before.get(name, 0.0), 1) for name, used in watch.cpu_s().items()}
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+            skipping = time.perf_counter()
+            again = Delivery(hasten, COLLECTION, refused=print)
+            for document in texts(args.chunks, args.words):
+                await again.offer(document, document.id)
+            await again.finish()
+            skipped = {"unchanged": again.tally.unchanged, "seconds": round(time.perf_counter() - skipping, 2)}
             await asyncio.sleep(args.rest)
             await watch.ask(QUESTIONS, after)
-            return figures(args, delivery, watch, seconds, rate, cpu_s, during, after)
+            return {
+                **figures(args, delivery, watch, seconds, rate, cpu_s, during, after),
+                "late": late,
+                "again": skipped,
+            }
 
 
 def figures(
@@ -229,8 +251,14 @@ def said(found: dict[str, Any]) -> str:
         f"{found['chunks']} chunks of {found['words']} words in {found['seconds']} s: {found['chunks_per_s']} a second",
         f"the embedder alone: {found['embedder_alone_per_s']} a second; this is {found['share_of_embedder']:.0%} of it",
         f"most memory, of which private, in MB: {memory}",
+        *(
+            f"{name}: {one['late']} of {one['wakes']} wake-ups more than 50 ms late"
+            for name, one in found["late"].items()
+        ),
         f"seconds of the processor: {', '.join(f'{name} {used:.0f}' for name, used in cpu.items())}",
     ]
+    again = found["again"]
+    lines.append(f"the same once more: {again['unchanged']} documents found unchanged in {again['seconds']} s")
     if found["while_ingesting"]:
         during, after = found["while_ingesting"], found["afterwards"]
         lines.append(
@@ -246,7 +274,7 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=5000)
     parser.add_argument("--words", type=int, default=WORDS, help="words of a chunk")
     parser.add_argument("--threads", type=int, default=1, help="threads of the embedder")
-    parser.add_argument("--parallel", type=int, default=4, help="documents that the retriever works on at once")
+    parser.add_argument("--parallel", type=int, default=8, help="documents that the retriever works on at once")
     parser.add_argument("--no-searches", action="store_true", help="ask nothing meanwhile")
     parser.add_argument("--rest", type=float, default=5.0, help="seconds between the ingestion and the last searches")
     parser.add_argument("--models", type=Path, default=Path(".hasten/models"))

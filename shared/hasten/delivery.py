@@ -37,7 +37,6 @@ class Tally(msgspec.Struct, kw_only=True):
     deleted: int = 0
     failed: int = 0
     chunks: int = 0
-    chars: int = 0
 
     @property
     def done(self) -> int:
@@ -160,7 +159,6 @@ class Delivery:
         else:
             self.tally.ingested += 1
             self.tally.chunks += event.chunks
-            self.tally.chars += len(document.text)
 
     async def _stored(self, document: Document) -> int:
         """Stores a document once, however often that has to be tried."""
@@ -192,7 +190,7 @@ class Delivery:
                     return word.result()
                 if (event := await self._looked_for(document, sequence)) is not None:
                     return event
-                self.waits_for = self.waits_for or "the retriever"
+                self.waits_for = "the retriever"
                 self._stalled("is an embedder running? `hasten status` says")
         finally:
             word.cancel()
@@ -211,16 +209,17 @@ class Delivery:
 
     async def _ask(self, **what: Any) -> DocumentList:
         """Asks the retriever until it answers."""
+        began = time.monotonic()
         while True:
             try:
                 found = await self._hasten.documents(self._collection, **what)
             except Failed as failed:
-                waited_s = time.monotonic() - self._moved
+                waited_s = time.monotonic() - began
                 if failed.failure.code not in PASSING or (not self._answered and waited_s > PATIENCE_S):
                     raise
                 await self._pause("a retriever", failed)
             else:
-                self._answered = True
+                self._answered, self.waits_for = True, ""
                 return found
 
     async def prune(self, source: str) -> None:

@@ -1,10 +1,13 @@
 """A model that cannot tell texts apart must not start."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from hasten.embedder.encoder import Encoded, EncoderError
+from hasten.embedder.pooling import Spans
 from hasten.embedder.selfcheck import check
 
 DIM = 8
@@ -18,7 +21,7 @@ class Fixed:
     def __init__(self, rows: NDArray[np.float32]) -> None:
         self._rows = rows
 
-    def encode(self, texts: list[str]) -> Encoded:
+    def encode(self, texts: list[str], spans: Sequence[Spans] = ()) -> Encoded:
         """The rows, cut to the number of texts."""
         return Encoded(vectors=self._rows[: len(texts)], tokens=[3] * len(texts), truncated=[False] * len(texts))
 

@@ -9,6 +9,7 @@ import numpy as np
 from hasten.bus import Bus
 from hasten.messages.embed import EMBED, Embed, Embedded
 from hasten.messages.failure import Failed
+from hasten.quantised import quantised
 from hasten.service import Call, Service
 from hasten.vectors.store import Vector
 
@@ -29,7 +30,7 @@ def hashed(text: str) -> Vector:
 
 class HashedWords:
     """The embedder's topic, answered with `hashed`. `broken` is raised instead, `delay_s` passes before the
-    reply; `texts` are those it was asked for, `largest` the most in one request."""
+    reply; `texts` are those it was asked for, `largest` the most in one request, `sentences` whether it makes spans."""
 
     def __init__(self, bus: Bus) -> None:
         self.texts: list[str] = []
@@ -37,6 +38,7 @@ class HashedWords:
         self.broken: Failed | None = None
         self.delay_s = 0.0
         self.model = MODEL
+        self.sentences = True
         self._service = Service(bus, "embedder", "Stands in for the embedder.")
         self._service.answer(EMBED, self._on_embed, limit=256, waiting=1024)
 
@@ -46,7 +48,12 @@ class HashedWords:
         self.texts += body.texts
         self.largest = max(self.largest, len(body.texts))
         await asyncio.sleep(self.delay_s)
-        return Embedded(vectors=[hashed(text).tobytes() for text in body.texts], dim=DIM, model=self.model)
+        spans = [
+            quantised(np.array([hashed(text[start:end]) for start, end in one], np.float32).reshape(-1, DIM))
+            for text, one in zip(body.texts, body.spans, strict=False)
+        ]
+        vectors = [hashed(text).tobytes() for text in body.texts]
+        return Embedded(vectors=vectors, dim=DIM, model=self.model, spans=spans if self.sentences else [])
 
     async def start(self) -> None:
         """Hears its topic."""

@@ -33,6 +33,7 @@ class QdrantFront:
         self.searches: list[Any] = []
         self.unconfirmed: list[str] = []
         self.version = "1.19.0"
+        self.strict = False
         routes: list[tuple[str, str, Answer]] = [
             ("GET", "exists", self._exists),
             ("PUT", "vectors/{vector}", self._create_vector),
@@ -61,6 +62,7 @@ class QdrantFront:
                 given = await request.json() if body else {}
                 if "vector" in request.path_params:
                     given["vector_name"] = request.path_params["vector"]
+                self._check_filter(request.path_params["name"], given)
                 result = await answer(request.path_params["name"], given)
             except ValueError as error:
                 status = 409 if "already exists" in str(error) else 404 if "not found" in str(error) else 400
@@ -71,6 +73,14 @@ class QdrantFront:
 
     async def _exists(self, name: str, _: Any) -> Any:
         return {"exists": await self._local.collection_exists(name)}
+
+    def _check_filter(self, name: str, body: Any) -> None:
+        """In strict mode, refuses a filter by a field that has no index."""
+        if not self.strict:
+            return
+        for field in _fields([body.get("filter"), (body.get("params") or {}).get("idf")]):
+            if field not in self.indexes[name]:
+                raise ValueError(f"index required but not found for {field}")
 
     async def _about(self, _: Request) -> Response:
         return JSONResponse({"title": "qdrant - vector search engine", "version": self.version})
@@ -154,6 +164,16 @@ class QdrantFront:
 
 def _query_of(asked: models.QueryRequest) -> Any:
     return asked.query.nearest if isinstance(asked.query, models.NearestQuery) else asked.query
+
+
+def _fields(part: Any) -> set[str]:
+    """The payload fields that a part of a body names as keys of conditions."""
+    if isinstance(part, list):
+        return set().union(*(_fields(one) for one in part))
+    if not isinstance(part, dict):
+        return set()
+    own = {part["key"]} if isinstance(part.get("key"), str) else set()
+    return own.union(*(_fields(one) for one in part.values()))
 
 
 def _done() -> dict[str, Any]:

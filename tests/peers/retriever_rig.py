@@ -19,18 +19,33 @@ from hasten.retriever.settings import Settings
 from hasten.vectors.opening import store
 from hasten.vectors.store import IndexKind, Match, Point, StoreError, Terms, Vector, VectorStore, Where
 
+CHUNKS = Where(equal={"kind": "chunk"})
+
+
+def prices(number: int, parts: int = 3) -> Document:
+    """A version of one document that says its number in every section."""
+    return Document(
+        id="prices", text="\n\n".join(f"# Part {part}\n\nThe fee is {number} euro." for part in range(parts))
+    )
+
+
+def numbers(found: list[Passage]) -> set[int]:
+    """The versions of `prices` that passages are from."""
+    return {int(one.text.split("fee is ")[1].split()[0]) for one in found}
+
 
 class Faulty:
     """A real store whose methods named in `broken` raise StoreError; `keep` leaves it open at close.
 
-    `writes_left` upserts go through before the store is down; `after_search` is awaited before a search returns;
-    `unfiltered` searches ignore their filter.
+    `writes_left` upserts go through before the store is down, and `refused` is how many were not; `after_search` is
+    awaited before a search returns; `unfiltered` searches ignore their filter.
     """
 
     def __init__(self, inner: VectorStore, *, keep: bool = False) -> None:
         self.inner, self.keep = inner, keep
         self.broken: set[str] = set()
         self.writes_left: int | None = None
+        self.refused = 0
         self.after_search: Callable[[], Any] | None = None
         self.unfiltered = False
 
@@ -46,6 +61,7 @@ class Faulty:
         self._check("upsert")
         if self.writes_left is not None:
             if self.writes_left == 0:
+                self.refused += 1
                 raise StoreError("the store is down")
             self.writes_left -= 1
         await self.inner.upsert(points)
@@ -138,6 +154,15 @@ class Rig:
 def vectors_for(url: str, folder: Path, *, keep: bool = False) -> Faulty:
     """A store at an address, with its switches."""
     return Faulty(store(url, folder, "passages"), keep=keep)
+
+
+@asynccontextmanager
+async def embedder(bus: Bus) -> AsyncIterator[HashedWords]:
+    """A stand-in embedder that outlives a retriever."""
+    words = HashedWords(bus)
+    await words.start()
+    yield words
+    await words.close()
 
 
 @asynccontextmanager

@@ -4,23 +4,20 @@ import asyncio
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from embedder_rig import Slow, embed, rows, running
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
 from hasten.embedder import export
-from hasten.embedder.encoder import Encoded, Encoder
 from hasten.embedder.onnx_encoder import OnnxEncoder
 from hasten.embedder.service import Embedder
 from hasten.embedder.settings import DEFAULT_MODEL, Settings
-from hasten.messages.embed import EMBED, Embed, Embedded
+from hasten.messages.embed import EMBED, Embed
 from hasten.messages.failure import Failure
 
 QUESTION = "how long does a refund take when i pay with a gift card"
@@ -39,52 +36,6 @@ def data() -> Path:
 def onnx(data: Path) -> OnnxEncoder:
     """The real model on one thread."""
     return OnnxEncoder(export.folder(data), 1)
-
-
-class Slow:
-    """An encoder that takes `seconds` per batch and remembers what it was given; rows only depend on the text."""
-
-    name, window, dim = "slow", 256, 4
-
-    def __init__(self, seconds: float = 0.02) -> None:
-        self.batches: list[list[str]] = []
-        self.threads: set[int] = set()
-        self._seconds = seconds
-
-    def encode(self, texts: list[str]) -> Encoded:
-        """Sleeps, then answers; raises on the text `poison`."""
-        self.batches.append(list(texts))
-        self.threads.add(threading.get_ident())
-        time.sleep(self._seconds)
-        if "poison" in texts:
-            raise RuntimeError(texts[0])
-        rows = np.array([[len(text), 1, 0, 0] for text in texts], dtype=np.float32)
-        return Encoded(vectors=rows, tokens=[len(text) for text in texts], truncated=[False] * len(texts))
-
-
-@asynccontextmanager
-async def running(
-    bus: Bus, encoder: Encoder | None = None, settings: Settings | None = None
-) -> AsyncIterator[Embedder]:
-    """A started embedder."""
-    made = Embedder(settings or Settings(), bus, encoder)
-    await made.start()
-    try:
-        yield made
-    finally:
-        await made.close()
-
-
-async def embed(bus: Bus, *texts: str, tenant: str = "acme") -> Embedded:
-    """The reply to these texts, which must not be a Failure."""
-    reply = await bus.request(EMBED, Embed(texts=list(texts)), tenant=tenant)
-    assert isinstance(reply, Embedded), reply
-    return reply
-
-
-def rows(reply: Embedded) -> NDArray[np.float32]:
-    """The vectors of a reply as one array."""
-    return np.array([np.frombuffer(vector, dtype="<f4") for vector in reply.vectors])
 
 
 async def test_the_real_model_end_to_end(bus: Bus, data: Path) -> None:

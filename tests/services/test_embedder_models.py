@@ -98,7 +98,7 @@ def test_an_export_that_fails_leaves_nothing_and_can_be_repeated(
         with pytest.raises(EncoderError, match="no room"):
             export.prepare(tmp_path, print)
     assert export.state(tmp_path) is None
-    assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["minilm-onnx.lock"]
+    assert sorted(path.name for path in (tmp_path / "models").iterdir()) == [f"{export.folder(tmp_path).name}.lock"]
 
 
 def test_an_export_of_another_format_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,9 +120,9 @@ async def test_a_row_from_before_the_table_was_emptied_does_not_come_back(bus: B
         held = asyncio.Event()
         inner = rig.retriever._ingestion._writer._embedding.many
 
-        async def slow(tenant: str, given: list[str]) -> Any:
+        async def slow(tenant: str, given: list[str], spans: list[list[tuple[int, int]]]) -> Any:
             await held.wait()
-            return await inner(tenant, given)
+            return await inner(tenant, given, spans)
 
         rig.retriever._ingestion._writer._embedding.many = slow  # type: ignore[method-assign, assignment]
         await bus.store_raw(SUBJECT, event("c", 7, "The fee of old."))

@@ -1,4 +1,4 @@
-"""`hasten explain`: why a request would hit or miss, without an answer being made."""
+"""`hasten explain`: why a request would hit or miss, and what its prompt would be, without an answer being made."""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from hasten.client import Hasten
+from hasten.commands.explained_prompt import show_prompt
 from hasten.commands.options import Json, Nats, Tenant, refuse, with_client
 from hasten.messages.cache import Explained, Neighbour
 from hasten.messages.explain import Explanation
@@ -55,11 +56,14 @@ def explain(
         list[str] | None, typer.Option("--knowledge", "-k", help="A collection to answer from; may be repeated.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="The model's public name.")] = None,
+    text: Annotated[
+        bool, typer.Option("--text", help="Show what of passages, history and examples is kept and what is cut.")
+    ] = False,
     tenant: Tenant = "demo",
     nats: Nats = None,
     as_json: Json = False,
 ) -> None:
-    """Say why a request would hit or miss the cache; nothing is generated or stored."""
+    """Say why a request would hit or miss the cache, and what its prompt would be; nothing is generated or stored."""
     if (question is None) == (request is None):
         refuse("give the question, or the whole request with --request FILE.json")
     if question is not None and not question.strip():
@@ -68,11 +72,11 @@ def explain(
     options: dict[str, Any] = {name: value for name, value in (("knowledge", knowledge), ("model", model)) if value}
 
     async def work(hasten: Hasten) -> int:
-        found = await hasten.explain(body, **options)
+        found = await hasten.explain({**body, "explain": text}, **options)
         if as_json:
             print(msgspec.json.encode(found).decode())
         else:
-            show(Console(highlight=False, soft_wrap=True, markup=False), found)
+            show(Console(highlight=False, soft_wrap=True, markup=False), found, text=text)
         return 0
 
     with_client(nats, tenant, work)
@@ -95,8 +99,8 @@ def read(path: Path) -> dict[str, Any]:
         refuse(f"{path} is not a JSON object: it must be the body of a chat request, with its messages")
 
 
-def show(console: Console, found: Explanation) -> None:
-    """Prints the verdict and what led to it."""
+def show(console: Console, found: Explanation, *, text: bool = False) -> None:
+    """Prints the verdict and what led to it, and what an answer would be generated from."""
     hit = {"exact": "exact hit", "semantic": "hit by meaning"}.get(found.outcome)
     missed = f"miss: {found.reason} ({REASONS.get(found.reason, 'see below')})"
     console.print(f"{hit}: entry {found.entry_id}" if hit else missed, style="bold")
@@ -110,6 +114,8 @@ def show(console: Console, found: Explanation) -> None:
         console.print("no cache answers: is `hasten run cache` running?")
     else:
         _lookup(console, found.lookup)
+    if found.prompt is not None:
+        show_prompt(console, found.prompt, text=text)
 
 
 def named(parts: list[str]) -> list[str]:

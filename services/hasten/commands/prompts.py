@@ -1,18 +1,24 @@
-"""`hasten prompts lint`: what is waste in a prompt, what keeps it from being computed once, and a shorter text."""
+"""`hasten prompts`: what is waste in prompts, what keeps them from being computed once, and how much repeats."""
 
 import sys
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Console
+from rich.table import Table
 
-from hasten.commands.options import DATA, Config, Data, Json, refuse
+from hasten.client import Hasten
+from hasten.commands.options import DATA, Config, Data, Json, Nats, Tenant, refuse, with_client
+from hasten.commands.worker_table import wide_console
 from hasten.compressor.tokenizer_folder import TokenizerFolder
 from hasten.compressor.tokens import TokenCounter, as_json
+from hasten.discovery import Running
 from hasten.models import model_table
+from hasten.orchestrator.template import Template
 from hasten.prompts.finding import Finding
 from hasten.prompts.reading import Unreadable, read
 from hasten.prompts.review import Prompt, Review, differing, review
@@ -67,6 +73,55 @@ def lint(
     if write is not None:
         _write(write, prompts[0], reviews[0].suggested)
     raise typer.Exit(1 if any(one.findings for one in reviews) else 0)
+
+
+@app.command()
+def prefix(tenant: Tenant = "demo", nats: Nats = None, as_json: Json = False) -> None:
+    """Show how much of each template's prompts repeats the one before, and how much of it engines had computed.
+
+    A template is a model with a system text, tools and examples, named by a hash. What repeats could have been taken
+    from an engine's cache; where engines had less, prompts went to other workers, or the caches are too small.
+    """
+
+    async def work(hasten: Hasten) -> int:
+        found = templates_of(await hasten.services())
+        if as_json:
+            print(msgspec.json.encode({"templates": found}).decode())
+        else:
+            show_templates(wide_console(), found)
+        return 0
+
+    with_client(nats, tenant, work)
+
+
+def templates_of(services: Iterable[Running]) -> list[Template]:
+    """The templates of all orchestrators; those that several have met are summed."""
+    found: dict[str, Template] = {}
+    for service in services:
+        for plain in service.report.get("templates", ()) if service.name == "orchestrator" else ():
+            one = msgspec.convert(plain, Template)
+            if (known := found.get(one.template)) is None:
+                found[one.template] = one
+                continue
+            for name in ("prompts", "tokens", "repeated", "cached"):
+                setattr(known, name, getattr(known, name) + getattr(one, name))
+    return sorted(found.values(), key=lambda one: -one.tokens)
+
+
+def show_templates(console: Console, templates: Sequence[Template]) -> None:
+    """Prints the table for people."""
+    if not templates:
+        console.print("no prompt has been generated from since the orchestrators started, or none is running")
+        return
+    table = Table("template", "tenant", "model", box=None)
+    for heading in ("prompts", "tokens each", "same for all", "repeats the one before", "engines had"):
+        table.add_column(heading, justify="right")
+    for one in templates:
+        tokens = max(1, one.tokens)
+        shares = (f"{one.repeated / tokens:.0%}", f"{one.cached / tokens:.0%}")
+        counts = (str(one.prompts), str(round(one.tokens / max(1, one.prompts))), str(one.stable_tokens))
+        table.add_row(one.template, one.tenant, one.model, *counts, *shares)
+    console.print(table)
 
 
 def _raw(path: Path) -> bytes:

@@ -94,6 +94,7 @@ class _Compression:
             messages=messages,
             tokens_before=before,
             tokens_after=after,
+            stable=stable,
             stable_tokens=self.counter.prompt(first, self.request.tools, opens_answer=False) if first else 0,
             used=[one.passage.id for one, units in zip(self.parts.documents, plan.units, strict=True) if units],
             parts=explain(self.parts, plan, self.counter),

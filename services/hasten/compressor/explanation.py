@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
-from hasten.compressor import recall
+from hasten.compressor import pieces, recall
 from hasten.compressor.parts import Parts, Plan, flat
 from hasten.compressor.tokens import TokenCounter, as_json, written
 from hasten.messages.compress import Part
@@ -36,7 +36,8 @@ def _examples(parts: Parts, plan: Plan) -> Iterator[Part]:
         why = "all fit"
     elif not plan.examples:
         why = "none is similar, or none fits"
-    yield Part(kind="examples", before=before, after=after, why=why)
+    each = list(pieces.of_examples(parts.examples, parts.example_sizes, plan.examples)) if parts.request.explain else []
+    yield Part(kind="examples", before=before, after=after, why=why, pieces=each)
 
 
 def _history(parts: Parts, plan: Plan) -> Iterator[Part]:
@@ -47,10 +48,12 @@ def _history(parts: Parts, plan: Plan) -> Iterator[Part]:
     why = f"{gone} of {len(plan.rounds)} rounds left out, the oldest first" if gone else "all fits"
     if plan.recalled:
         why += f"; {len(plan.recalled)} of their sentences, those about the question, are with the last turn"
-    yield Part(kind="history", before=before, after=after + recall.cost(plan.recalled), why=why)
+    each = list(pieces.of_history(parts, plan)) if parts.request.explain else []
+    yield Part(kind="history", before=before, after=after + recall.cost(plan.recalled), why=why, pieces=each)
 
 
 def _passages(parts: Parts, plan: Plan) -> Iterator[Part]:
+    question = pieces.asked_in(parts)
     for document, units in zip(parts.documents, plan.units, strict=True):
         yield Part(
             kind="passage",
@@ -58,6 +61,7 @@ def _passages(parts: Parts, plan: Plan) -> Iterator[Part]:
             before=document.total,
             after=document.size(units),
             why=_why(len(units), len(document.units), pinned=document.pinned),
+            pieces=pieces.of_passage(document, units, question) if parts.request.explain else [],
         )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from hasten.embedder.domain import Line, Piece, owners
 from hasten.embedder.encoder import Encoded, Encoder
+from hasten.embedder.pooling import Spans
 from hasten.telemetry import counter, gauge, histogram
 
 _texts = counter("embedder_texts_total", "Texts encoded")
@@ -24,12 +26,15 @@ class _Request:
         self.vectors: NDArray[np.float32] = np.empty((count, dim), dtype=np.float32)
         self.tokens = [0] * count
         self.truncated = [False] * count
+        self.spans: list[NDArray[np.float32]] = [np.empty((0, dim), dtype=np.float32)] * count
         self.left = count
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def fill(self, at: int, encoded: Encoded, row: int) -> None:
         self.vectors[at] = encoded.vectors[row]
         self.tokens[at], self.truncated[at] = encoded.tokens[row], encoded.truncated[row]
+        if encoded.spans:
+            self.spans[at] = encoded.spans[row]
         self.left -= 1
         if not self.left and not self.done.done():
             self.done.set_result(None)
@@ -54,18 +59,25 @@ class Batcher:
         """Texts in line."""
         return len(self._line)
 
-    async def embed(self, texts: list[str]) -> Encoded:
-        """Encodes texts; a caller that is cancelled takes those out that have not begun. Raises what the model does."""
+    async def embed(self, texts: list[str], spans: Sequence[Spans] = ()) -> Encoded:
+        """Encodes texts and stretches of them; a caller that is cancelled takes those out that have not begun.
+
+        Raises what the model does."""
         request = _Request(len(texts), self._encoder.dim)
         if texts:
-            await self._filled(request, texts)
-        return Encoded(vectors=request.vectors, tokens=request.tokens, truncated=request.truncated)
+            await self._filled(request, texts, spans)
+        return Encoded(
+            vectors=request.vectors,
+            tokens=request.tokens,
+            truncated=request.truncated,
+            spans=request.spans if spans else [],
+        )
 
-    async def _filled(self, request: _Request, texts: list[str]) -> None:
+    async def _filled(self, request: _Request, texts: list[str], spans: Sequence[Spans]) -> None:
         self._number += 1
         number = self._number
         self._requests[number] = request
-        self._line.add(number, texts, self._encoder.window)
+        self._line.add(number, texts, self._encoder.window, spans)
         if self._running is None or self._running.done():
             self._running = asyncio.get_running_loop().create_task(self._work())
         try:
@@ -80,14 +92,16 @@ class Batcher:
             _waiting.set(len(self._line))
             started = loop.time()
             try:
-                encoded = await loop.run_in_executor(
-                    self._thread, self._encoder.encode, [piece.text for piece in batch]
-                )
+                encoded = await loop.run_in_executor(self._thread, self._encoded, batch)
             except Exception as error:
                 self._fail(batch, error)
                 continue
             _batch_seconds.observe(loop.time() - started)
             self._hand_out(batch, encoded)
+
+    def _encoded(self, batch: list[Piece]) -> Encoded:
+        spans = [piece.spans for piece in batch]
+        return self._encoder.encode([piece.text for piece in batch], spans if any(spans) else ())
 
     def _hand_out(self, batch: list[Piece], encoded: Encoded) -> None:
         _texts.inc(len(batch))

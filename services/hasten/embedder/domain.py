@@ -1,9 +1,11 @@
 """Decides which texts are encoded together and next; pure, so that order and fairness can be tested without a model."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
+
+from hasten.embedder.pooling import Spans
 
 OVERHEAD_TOKENS = 2
 BYTES_PER_TOKEN = 4
@@ -17,12 +19,13 @@ def estimate(text: str, window: int) -> int:
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """A text of a request: whose it is, its place there, and its estimated tokens."""
+    """A text of a request: whose it is, its place there, its estimated tokens, and the stretches wanted of it."""
 
     owner: int
     at: int
     text: str
     tokens: int
+    spans: Spans = ()
 
 
 class Line:
@@ -41,9 +44,12 @@ class Line:
     def __len__(self) -> int:
         return sum(len(pieces) for lane in (self._small, self._large) for pieces in lane)
 
-    def add(self, owner: int, texts: list[str], window: int) -> None:
-        """Puts a request's texts in line."""
-        pieces = [Piece(owner=owner, at=at, text=text, tokens=estimate(text, window)) for at, text in enumerate(texts)]
+    def add(self, owner: int, texts: list[str], window: int, spans: Sequence[Spans] = ()) -> None:
+        """Puts a request's texts in line, with the stretches wanted of each."""
+        pieces = [
+            Piece(owner=owner, at=at, text=text, tokens=estimate(text, window), spans=spans[at] if spans else ())
+            for at, text in enumerate(texts)
+        ]
         if not pieces:
             return
         pieces.sort(key=lambda piece: piece.tokens)

@@ -22,7 +22,9 @@ from hasten.embedder.onnx_encoder import OnnxEncoder
 from hasten.embedder.settings import DEFAULT_MODEL
 from hasten.embedder.torch_encoder import TorchEncoder
 
-FORMAT = 1
+FORMAT = 2
+"""What the graph gives: since 2 the tokens' vectors too. It is in the folder's name, so that an older hasten on the
+same data folder keeps its own."""
 AGREEMENT = 0.9999
 """The least cosine between torch's vector and the export's, over `CHECKED`."""
 _WORDS = "the parcel was returned to our warehouse in Bergen because nobody signed for it on Tuesday morning "
@@ -41,7 +43,7 @@ Progress = Callable[[str], None]
 
 def folder(data: Path) -> Path:
     """Where the export of a data folder is."""
-    return data / "models" / "minilm-onnx"
+    return data / "models" / f"minilm-onnx-{FORMAT}"
 
 
 def state(data: Path) -> bool | None:
@@ -72,11 +74,11 @@ def prepare(data: Path, progress: Progress) -> None:
         return
     models = folder(data).parent
     models.mkdir(parents=True, exist_ok=True)
-    with _alone(models / "minilm-onnx.lock"):
+    with _alone(models / f"{folder(data).name}.lock"):
         if state(data) is not None:
             return
         progress("exporting the embedding model to ONNX (once, about 15 s)")
-        aside = Path(tempfile.mkdtemp(prefix="minilm-onnx.", dir=models))
+        aside = Path(tempfile.mkdtemp(prefix=f"{folder(data).name}.", dir=models))
         try:
             lowest = _build(aside)
             _replace(aside, folder(data))
@@ -110,7 +112,8 @@ def agreement(one: Encoder, other: Encoder) -> float:
 
 
 def _export(source: str, target: Path) -> None:
-    """Transformer, mean over the tokens (as sentence-transformers pools) and normalisation as one graph."""
+    """Transformer, mean over the tokens (as sentence-transformers pools) and normalisation as one graph, which gives
+    the tokens' vectors too."""
     try:
         import torch
         from transformers import AutoModel
@@ -126,7 +129,7 @@ def _export(source: str, target: Path) -> None:
             states = self.transformer(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
             weights = attention_mask.unsqueeze(-1).to(states.dtype)
             mean = (states * weights).sum(1) / weights.sum(1).clamp(min=1e-9)
-            return torch.nn.functional.normalize(mean, p=2, dim=1)
+            return torch.nn.functional.normalize(mean, p=2, dim=1), states
 
     graph = Graph(AutoModel.from_pretrained(source)).eval()
     ids = torch.randint(1000, 2000, (3, 17))
@@ -139,7 +142,7 @@ def _export(source: str, target: Path) -> None:
             (ids, mask),
             dynamo=True,
             input_names=["input_ids", "attention_mask"],
-            output_names=["sentence_vector"],
+            output_names=["sentence_vector", "token_vectors"],
             dynamic_shapes={"input_ids": axes, "attention_mask": axes},
             verbose=False,
         )

@@ -1,12 +1,17 @@
 """Runs the exported model with ONNX Runtime and `tokenizers`: torch is never imported."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hasten.embedder.encoder import Encoded, EncoderError
+from hasten.embedder.pooling import Spans, pooled
+
+T = TypeVar("T")
 
 
 class OnnxEncoder:
@@ -33,15 +38,24 @@ class OnnxEncoder:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
 
-    def encode(self, texts: list[str]) -> Encoded:
+    def encode(self, texts: list[str], spans: Sequence[Spans] = ()) -> Encoded:
         """Tokenises, pads to the longest and runs the graph, which pools and normalises."""
-        rows = [encoding.ids for encoding in self._tokenizer.encode_batch(texts)]
-        ids, mask = _padded([self._windowed(row) for row in rows])
-        vectors: NDArray[np.float32] = self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
-        tokens = [len(row) for row in rows]
-        return Encoded(vectors=vectors, tokens=tokens, truncated=[count > self.window for count in tokens])
+        found = self._tokenizer.encode_batch(texts)
+        ids, mask = _padded([self._windowed(one.ids) for one in found])
+        wanted = ["sentence_vector", *(["token_vectors"] if any(spans) else [])]
+        vectors, *states = self._session.run(wanted, {"input_ids": ids, "attention_mask": mask})
+        offsets = [self._windowed(one.offsets) for one in found] if states else []
+        tokens = [len(one.ids) for one in found]
+        return Encoded(
+            vectors=vectors,
+            tokens=tokens,
+            truncated=[count > self.window for count in tokens],
+            spans=[pooled(*one) for one in zip(*states, offsets, spans, strict=True)]
+            if states
+            else [np.zeros((0, self.dim), dtype=np.float32) for _ in spans],
+        )
 
-    def _windowed(self, row: list[int]) -> list[int]:
+    def _windowed(self, row: list[T]) -> list[T]:
         """The first tokens and the closing special one."""
         return row if len(row) <= self.window else [*row[: self.window - 1], row[-1]]
 

@@ -11,6 +11,7 @@ from hasten.embedder.loading import load
 from hasten.embedder.settings import Settings
 from hasten.messages.embed import EMBED, Embed, Embedded
 from hasten.messages.failure import Failed
+from hasten.quantised import SCALE_BYTES, quantised
 from hasten.service import Call, Service
 
 LIMIT, WAITING = 512, 512
@@ -50,8 +51,8 @@ class Embedder:
 
     async def _on_embed(self, request: Embed, call: Call) -> Embedded:
         encoder, batcher = self._loaded
-        self._check(request.texts, encoder, batcher)
-        return _reply(await batcher.embed(request.texts), encoder)
+        self._check(request, encoder, batcher)
+        return _reply(await batcher.embed(request.texts, request.spans), encoder)
 
     @property
     def _loaded(self) -> tuple[Encoder, Batcher]:
@@ -59,8 +60,15 @@ class Embedder:
             raise Failed("unavailable", "the embedding model is not loaded yet", retry_after_ms=1000)
         return self._encoder, self._batcher
 
-    def _check(self, texts: list[str], encoder: Encoder, batcher: Batcher) -> None:
-        limits = self._settings
+    def _check(self, request: Embed, encoder: Encoder, batcher: Batcher) -> None:
+        texts, limits = request.texts, self._settings
+        if request.spans and len(request.spans) != len(texts):
+            raise Failed("bad_request", "spans must have one list for each text, or none", param="spans")
+        for text, spans in zip(texts, request.spans, strict=False):
+            if not all(0 <= start <= end <= len(text) for start, end in spans):
+                raise Failed("bad_request", "a span must lie within its text, in characters", param="spans")
+        if (wanted := sum(map(len, request.spans))) > (room := self._fitting_spans(encoder, len(texts))):
+            raise Failed("too_large", f"{wanted} spans, at most {room} with {len(texts)} texts", param="spans")
         most = min(limits.max_texts, self._fitting(encoder))
         if len(texts) > most:
             raise Failed("too_large", f"{len(texts)} texts, at most {most} at once", param="texts")
@@ -72,6 +80,11 @@ class Embedder:
     def _fitting(self, encoder: Encoder) -> int:
         """How many vectors fit into one reply of this server."""
         return int((self._bus.client.max_payload - 4096) / (encoder.dim * 4 * BASE64 + 32))
+
+    def _fitting_spans(self, encoder: Encoder, texts: int) -> int:
+        """How many vectors of stretches fit into the reply beside those of the texts."""
+        left = self._bus.client.max_payload - 4096 - texts * (encoder.dim * 4 * BASE64 + 48)
+        return max(0, int(left / ((encoder.dim + SCALE_BYTES) * BASE64)))
 
     def report(self) -> dict[str, Any]:
         """What `$SRV.STATS` adds: the model and the texts in line."""
@@ -87,6 +100,7 @@ def _reply(encoded: Encoded, encoder: Encoder) -> Embedded:
         model=encoder.name,
         truncated=encoded.truncated,
         tokens=encoded.tokens,
+        spans=[quantised(rows) for rows in encoded.spans],
     )
 
 

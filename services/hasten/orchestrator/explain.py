@@ -1,7 +1,11 @@
 """Explains where the answer to a request would come from: the plan, and the lookups that its path would make.
 
-It embeds the question and asks the cache; it generates, joins and stores nothing.
+It embeds the question, asks the cache, and makes the prompt; it generates, joins and stores nothing.
 """
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -9,19 +13,27 @@ from hasten.bus import Bus
 from hasten.fingerprint import parts_of, short
 from hasten.messages.cache import CACHE_LOOKUP, CacheHit, CacheMiss
 from hasten.messages.chat import ChatRequest
+from hasten.messages.compress import Part
 from hasten.messages.embed import EMBED, Embed, Embedded
-from hasten.messages.explain import Explanation, Permission
+from hasten.messages.explain import Explanation, Permission, Prompted
+from hasten.messages.failure import Failed
 from hasten.orchestrator.domain import Plan, plan_of
+from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.permission import forbidden
-from hasten.orchestrator.stages import lookup_of
+from hasten.orchestrator.results import Results
+from hasten.orchestrator.settings import Settings
+from hasten.orchestrator.stages import Stages, lookup_of
+from hasten.orchestrator.steady import steady
 from hasten.service import Call
+
+T = TypeVar("T")
 
 
 class Explainer:
     """Answers EXPLAIN."""
 
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
+    def __init__(self, bus: Bus, settings: Settings, results: Results) -> None:
+        self._bus, self._settings, self._results = bus, settings, results
 
     async def explain(self, request: ChatRequest, call: Call) -> Explanation:
         """Where the answer would come from; raises Failed(unsupported) for a request that none can be given to."""
@@ -32,8 +44,10 @@ class Explainer:
             vector = await self._vector(plan.fingerprint.text, call)
             if vector is None:
                 may_not.setdefault("meaning", "the question cannot be embedded: too long, or no embedder answers")
-        reply = await self._lookup(request, plan, vector, call)
-        return concluded(request, plan, may_not, reply)
+        reply, prompt = await asyncio.gather(
+            self._lookup(request, plan, vector, call), self._prompt(steady(request), plan, vector, call)
+        )
+        return replace(concluded(request, plan, may_not, reply), prompt=prompt)
 
     async def _vector(self, text: str, call: Call) -> bytes | None:
         reply = await self._bus.request(
@@ -51,6 +65,54 @@ class Explainer:
             CACHE_LOOKUP, body, tenant=call.tenant, deadline_ms=call.deadline_ms, request_id=call.request_id
         )
         return reply if isinstance(reply, CacheHit | CacheMiss) else None
+
+    async def _prompt(self, request: ChatRequest, plan: Plan, vector: bytes | None, call: Call) -> Prompted:
+        """What would be sent to a model, with what became of each part; a service that does not answer is named."""
+        flight = Flight(call.tenant, call.deadline_ms, tags=[], read_seq=0, results=self._results)
+        stages = Stages(self._bus, self._settings, request, plan, flight)
+        missing: dict[str, str] = {}
+        near = vector if plan.query == plan.fingerprint.text else None
+        retrieved, routed = await asyncio.gather(
+            _or_missing(stages.retrieve(near), "retriever", missing) if request.knowledge else _nothing(),
+            _or_missing(stages.route(vector, counted=False), "router", missing),
+        )
+        if routed is None:
+            return Prompted(missing=missing)
+        passages = retrieved.passages if retrieved is not None else []
+        made = await _or_missing(stages.compress(routed, passages, explain=True), "compressor", missing)
+        about = Prompted(
+            model=routed.model,
+            token_budget=routed.token_budget,
+            context_window=routed.context_window,
+            missing=missing,
+        )
+        if made is None:
+            return about
+        _, compressed = made
+        return replace(
+            about,
+            tokens_before=compressed.tokens_before,
+            tokens_after=compressed.tokens_after,
+            stable_tokens=compressed.stable_tokens,
+            parts=compressed.parts if request.explain else [_without_text(part) for part in compressed.parts],
+        )
+
+
+async def _nothing() -> None:
+    """Stands for a stage that the request does not need."""
+
+
+async def _or_missing(stage: Coroutine[Any, Any, T], service: str, missing: dict[str, str]) -> T | None:
+    """What a stage brings; None, with the reason, where it brings nothing."""
+    try:
+        return await stage
+    except Failed as failed:
+        missing[service] = f"{failed.failure.code}: {failed.failure.detail}"
+        return None
+
+
+def _without_text(part: Part) -> Part:
+    return replace(part, pieces=[replace(piece, text="") for piece in part.pieces])
 
 
 def concluded(

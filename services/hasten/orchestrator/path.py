@@ -22,6 +22,7 @@ from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.generation import Generation, Reroute
 from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.lease import Lease
+from hasten.orchestrator.meter import Tools
 from hasten.orchestrator.permission import forbidden
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.relay import Relay
@@ -29,6 +30,7 @@ from hasten.orchestrator.replay import done_of, replay
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.share import Share
 from hasten.orchestrator.stages import Stages
+from hasten.orchestrator.steady import steady
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +45,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 class Path:
     """Takes one flight from its first lookup to its end (`run`), and stores what it brought.
 
-    `share` is its part in what other replicas do; `on_hit` is called with each hit that is served; `hedges` is the
+    `share` is its part in what other replicas do; `on_hit` is called with each hit that is served, `on_prompt` with the
+    prompt of an answer that was generated; `hedges` is the
     budget for second attempts, one for the whole replica. With `begun` it goes on with an answer that its reader has
     the beginning of: what would not begin so is left alone, and a generation has the same prompt and model or none is
     made.
@@ -60,12 +63,16 @@ class Path:
         flight: Flight,
         share: Share,
         on_hit: Callable[[CacheHit], None],
+        on_prompt: Callable[[Flight, Compressed, Answer, Tools], None],
         hedges: Hedges,
         begun: Resume | None = None,
     ) -> None:
+        request = steady(request)
         self._bus, self._settings, self._freshness, self._recent = bus, settings, freshness, recent
         self._request, self._plan, self._flight = request, plan, flight
-        self._share, self._on_hit, self._hedges, self._begun = share, on_hit, hedges, begun
+        self._share, self._on_hit, self._on_prompt = share, on_hit, on_prompt
+        self._hedges, self._begun = hedges, begun
+        self._compressed: Compressed | None = None
         self._stages = Stages(bus, settings, request, plan, flight)
         self._tasks: list[asyncio.Task[Any]] = []
         self._exact_task: asyncio.Task[CacheHit | CacheMiss] | None = None
@@ -221,6 +228,7 @@ class Path:
 
     async def _generate(self, prepared: Prepared) -> None:
         flight, retrieved, compressed = self._flight, prepared.retrieved, prepared.compressed
+        self._compressed = compressed
         if self._begun is not None:
             self._repeat(self._begun, prepared)
         if self._request.knowledge:
@@ -261,6 +269,8 @@ class Path:
             reason = "volatile" if fresh else "stale"
             self._flight.note("cache", {"hit": None, "stored": False, "reason": reason})
         flight.say(done_of(flight, answer, "miss"))
+        if self._compressed is not None:
+            self._on_prompt(flight, self._compressed, answer, self._request.tools)
         if self._plan.store and fresh and not flight.volatile:
             notes = [{"kind": "sources", "data": {"passages": flight.sources}}] if flight.sources else []
             put = await self._stages.put(msgspec.structs.replace(answer, notes=notes), vector)

@@ -26,7 +26,7 @@ def prefix_of(tenant: str, request: ChatRequest) -> dict[str, int]:
     tells conversations apart. A conversation that has gone on has all marks of its past, as far as they are kept.
     """
     digest = blake2b(tenant.encode(), digest_size=8)
-    system = (_encoded(turn) for turn in request.messages if turn.role in SYSTEM_ROLES)
+    system = (encoded(turn) for turn in request.messages if turn.role in SYSTEM_ROLES)
     marks: list[tuple[str, int]] = []
     size = 0
     for piece in chain([b"".join([msgspec.json.encode(request.tools), *system])], _pieces(request)):
@@ -44,12 +44,13 @@ def _pieces(request: ChatRequest) -> Iterator[bytes]:
     if request.knowledge:
         turns = turns[: max((at for at, turn in enumerate(turns) if turn.role == "user"), default=0)]
     for turn in turns:
-        data = _encoded(turn)
+        data = encoded(turn)
         for start in range(0, len(data), STEP):
             yield data[start : start + STEP]
 
 
-def _encoded(turn: Turn) -> bytes:
+def encoded(turn: Turn) -> bytes:
+    """What of a turn a prompt is made of, as bytes that are the same for the same."""
     role = "system" if turn.role in SYSTEM_ROLES else turn.role
     parts = (role, turn.content, turn.name, turn.tool_calls, turn.tool_call_id)
     return msgspec.json.encode(parts, order="deterministic")

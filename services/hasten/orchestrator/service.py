@@ -25,6 +25,7 @@ from hasten.orchestrator.explain import Explainer
 from hasten.orchestrator.flight import Flight, Flights
 from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.lease import Lease, Leases
+from hasten.orchestrator.meter import PromptMeter
 from hasten.orchestrator.path import Path
 from hasten.orchestrator.permission import outcome_of
 from hasten.orchestrator.reader import Differs, Reader
@@ -59,14 +60,15 @@ class Orchestrator:
         self._seats = Seats(settings.grace_s)
         self._recent = Recent(settings.recent_entries, settings.recent_s)
         self._hedges = Hedges(settings.hedge_share, settings.hedge_burst)
+        self._meter = PromptMeter()
         self._source = random_id()
         self._finished = 0
         self._counts: dict[str, int] = {}
         self.service = Service(
             bus, "orchestrator", "Answers chat requests", report=self.report, on_cancel=self._seats.on_cancel
         )
-        self._explainer = Explainer(bus)
         self._results = Results(bus)
+        self._explainer = Explainer(bus, settings, self._results)
         self.service.answer(CHAT, self._chat, limit=settings.limit, waiting=settings.waiting, share=SHARE)
         self.service.answer(EXPLAIN, self._explainer.explain, limit=EXPLAINED)
         replica = self.service.id
@@ -91,6 +93,7 @@ class Orchestrator:
             "leases": dict(self._leases.counts),
             "hedges": dict(self._hedges.counts),
             "applied": self._freshness.applied,
+            "templates": self._meter.report(),
         }
 
     async def _chat(self, request: ChatRequest, call: Call) -> None:
@@ -256,7 +259,8 @@ class Orchestrator:
             self._refresher.consider(request, plan, flight.tenant, self._freshness.epoch, hit)
 
         settings, freshness, recent, hedges = self._settings, self._freshness, self._recent, self._hedges
-        return Path(self._bus, settings, freshness, recent, request, plan, flight, share, on_hit, hedges, begun)
+        meter = self._meter.observe
+        return Path(self._bus, settings, freshness, recent, request, plan, flight, share, on_hit, meter, hedges, begun)
 
     async def _lead(self, body: Follow, call: Call) -> None:
         """Lets another replica read along with a flight that this one leads."""

@@ -109,9 +109,10 @@ class Stages:
         exclude: list[str] | None = None,
         spare: bool = False,
         above: str = "",
+        counted: bool = True,
     ) -> Routed:
         """The model and the worker; with `model` another worker of that very model, with `spare` an idle one, and with
-        `above` one of a better model than that."""
+        `above` one of a better model than that. What is not `counted` is only asked for."""
         body = Route(
             text=self._plan.fingerprint.text,
             vector=vector,
@@ -126,11 +127,14 @@ class Stages:
             prefix=prefix_of(self._flight.tenant, self._request),
             spare=spare,
             above=above,
+            counted=counted,
         )
         reply: Routed = await self._must("route", ROUTE, body)
         return reply
 
-    async def compress(self, routed: Routed, passages: list[Passage]) -> tuple[Routed, Compressed]:
+    async def compress(
+        self, routed: Routed, passages: list[Passage], *, explain: bool = False
+    ) -> tuple[Routed, Compressed]:
         """The prompt for the routed model, and the model with the longest answer that fits beside it.
 
         An answer that is asked to be longer than half of the window takes what the prompt leaves.
@@ -145,6 +149,7 @@ class Stages:
             max_tokens=min(self._request.max_tokens or routed.max_tokens, routed.context_window // 2),
             shares=routed.shares,
             tools=self._request.tools,
+            explain=explain,
         )
         reply: Compressed = await self._must("compress", COMPRESS, body)
         return fitted(routed, self._request, reply), reply

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
+from typing import Literal
 
 import msgspec
 from markdown_it import MarkdownIt
@@ -12,8 +13,14 @@ from hasten.retriever.sentences import Span, trim
 
 MAX_HEADING = 200
 """A longer heading, in characters, is read as a paragraph."""
-_LISTS = {"bullet_list_open", "ordered_list_open"}
-_WHOLE = {*_LISTS, "table_open", "fence", "code_block"}
+Kind = Literal["text", "list", "table", "code"]
+_KINDS: dict[str, Kind] = {
+    "bullet_list_open": "list",
+    "ordered_list_open": "list",
+    "table_open": "table",
+    "fence": "code",
+    "code_block": "code",
+}
 _NEWLINE = re.compile(r"\r\n?|\n")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _MARKS = re.compile(r"[*`]+")
@@ -21,10 +28,10 @@ _parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """A paragraph, or (`whole`) a list, a table or code that belongs together; `parts` are its items, rows or lines."""
+    """A paragraph, or a list, a table or code that belongs together; `parts` are its items, rows or lines."""
 
     span: Span
-    whole: bool = False
+    kind: Kind = "text"
     parts: list[Span] = []
 
 
@@ -92,8 +99,8 @@ def _markdown(text: str) -> list[Section]:
         if title:
             _open(found, Heading(int(token.tag[1]), title, span(first, last)))
         elif token.type != "hr":
-            parts = [span(*part) for part in _parts(tokens, at)]
-            _add(found, Block(span=span(first, last), whole=token.type in _WHOLE, parts=parts))
+            parts = [part for part in (span(*lines) for lines in _parts(tokens, at)) if part.end > part.start]
+            _add(found, Block(span=span(first, last), kind=_KINDS.get(token.type, "text"), parts=parts))
     _add(found, Block(span=span(read, len(lines))))
     _close(found[-1])
     return found
@@ -129,14 +136,16 @@ def _title(markdown: str) -> str:
 
 def _parts(tokens: list[Token], at: int) -> Iterator[tuple[int, int]]:
     """The line ranges that a block may be divided into when it is too large: a list's items, else its lines."""
-    lines = tokens[at].map
-    if tokens[at].type not in _WHOLE or lines is None:
+    lines, kind = tokens[at].map, _KINDS.get(tokens[at].type)
+    if kind is None or lines is None:
         return
-    if tokens[at].type not in _LISTS:
+    if kind != "list":
         yield from ((line, line + 1) for line in range(*lines))
         return
+    starts = {lines[0], lines[1]}
     for token in tokens[at + 1 :]:
         if token.level == 0:
-            return
-        if token.level == 1 and token.type == "list_item_open" and token.map:
-            yield token.map[0], token.map[1]
+            break
+        if token.type == "list_item_open" and token.map:
+            starts.add(token.map[0])
+    yield from pairwise(sorted(starts))

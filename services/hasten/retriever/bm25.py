@@ -23,9 +23,10 @@ AVERAGE = 80
 """Terms of an average chunk. A constant, because a measured one would change with every document, for all tenants."""
 MAX_QUESTION_TERMS = 128
 """The codes of a question come first, then its words in order."""
-_CODE = re.compile(r"\w+(?:[-./:_#+]\w+)+|\w+")
+_JOINT = r"-./:_#+\u2010-\u2015\u2212"
+_CODE = re.compile(rf"\w+(?:[{_JOINT}]\w+)*")
 _THOUSANDS = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])")
-_BETWEEN = re.compile(r"[-./:_#+,]")
+_BETWEEN = re.compile(rf"[{_JOINT},]")
 
 
 def document_terms(text: str) -> Terms:

@@ -15,6 +15,7 @@ from hasten.messages.retrieve import Passage
 from hasten.retriever.bm25 import question_terms
 from hasten.retriever.domain import belongs, current, overtaken, passages, without
 from hasten.retriever.fusion import Blend, fused
+from hasten.retriever.matching import compared
 from hasten.retriever.records import (
     INDEXES,
     Key,
@@ -30,6 +31,7 @@ from hasten.retriever.records import (
     older_where,
     path,
     row_id,
+    sentences_id,
 )
 from hasten.retriever.words import Words
 from hasten.telemetry import logger
@@ -229,8 +231,20 @@ class Library:
         blend = self._blend
         found = {passage.id: passage for leg in reversed(legs) for passage in leg}
         dense, lexical = ({passage.id: passage.score for passage in leg} for leg in legs)
-        order = fused(dense, lexical, lambda id_: blend.of(tenant, found[id_].collection), blend.method)
+        order = fused(dense, lexical, lambda id_: blend.of(tenant, found[id_].collection))
         return [msgspec.structs.replace(found[id_], score=round(score, 6)) for id_, score in order.items()]
+
+    async def compared(self, found: list[Passage], tenant: str, question: Vector) -> list[Passage]:
+        """The passages with those of their sentences whose vectors are stored, compared with the question."""
+        ids = [
+            sentences_id(Key(tenant, one.collection, one.document), one.version, int(one.id.rpartition("#")[2]))
+            for one in found
+        ]
+        stored = {point.id: point.payload for point in await self._store.get(ids)} if ids else {}
+        return [
+            compared(one, stored[name], question) if name in stored else one
+            for one, name in zip(found, ids, strict=True)
+        ]
 
     async def holds(self, tenant: str, collection: str) -> bool:
         """Whether a collection of a tenant holds any document."""

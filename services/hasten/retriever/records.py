@@ -128,6 +128,18 @@ def row_id(key: Key, version: int) -> str:
     return _uuid(key.id, version, "row")
 
 
+def sentences_point(key: Key, version: int, passage: int, stored: Mapping[str, Any], origin: str = "") -> Point:
+    """Where the sentences of a passage are and their vectors, which no search looks at."""
+    return Point(
+        id=sentences_id(key, version, passage), payload={**_shared("sentences", key, version, origin), **stored}
+    )
+
+
+def sentences_id(key: Key, version: int, passage: int) -> str:
+    """The id of that point."""
+    return _uuid(key.id, version, "sentences", passage)
+
+
 def floor_point(origin: str, version: int) -> Point:
     """That a table was emptied: rows of it from before that version are none any more."""
     return Point(id=_uuid("floor", origin, version), payload={"kind": "floor", "origin": origin, "version": version})
@@ -177,8 +189,16 @@ def _shared(kind: str, key: Key, version: int, origin: str = "") -> dict[str, An
 
 
 def embedding_text(document: Document, chunk: Chunk) -> str:
-    """What is embedded for a chunk: the title, the headings above it, and its own text."""
-    return embedded_text(document.title, chunk.heading, document.text[chunk.start : chunk.end])
+    """What is embedded for a chunk: the title, the headings above it, what it hangs on, and its own text."""
+    own = document.text[chunk.start : chunk.end]
+    lead = document.text[chunk.lead.start : chunk.lead.end]
+    return embedded_text(document.title, chunk.heading, f"{lead}\n{own}" if lead else own)
+
+
+def embedded_spans(document: Document, chunk: Chunk) -> list[tuple[int, int]]:
+    """Where the sentences of a chunk are in what is embedded for it, which ends with the chunk's own text."""
+    before = len(embedding_text(document, chunk)) - chunk.end
+    return [(one.start + before, one.end + before) for one in chunk.sentences]
 
 
 def embedded_text(title: str, heading: str, text: str) -> str:

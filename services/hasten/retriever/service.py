@@ -51,7 +51,7 @@ class Retriever:
         model: Model | None = None,
     ) -> None:
         self._settings, self._bus = settings, bus
-        blend = Blend(weight=settings.lexical_weight, weights=settings.lexical_weights, method=settings.fusion)
+        blend = Blend(weight=settings.lexical_weight, weights=settings.lexical_weights)
         self._library = Library(vectors, blend if settings.hybrid else None)
         self._embedding = Embedding(bus, timeout_s=settings.embed_timeout_s)
         self._lookups = Lookups(bus, settings.lookups)
@@ -118,6 +118,7 @@ class Retriever:
                 found = await self._library.search(
                     vector, call.tenant, collections, body.filter, max(body.limit, width), question=body.query
                 )
+                found = await self._library.compared(found, call.tenant, vector)
             empty = [name for name in collections if not any(one.collection == name for one in found)]
             return found, [name for name in empty if not await self._library.holds(call.tenant, name)]
         except StoreError as error:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from hasten.retriever.fusion import Method
+from hasten.retriever.fusion import WEIGHT
 from hasten.retriever.lookup import LookupSettings
 from hasten.vectors.store import IndexKind
 
@@ -18,7 +18,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     `hybrid` keeps the words of each chunk beside its vector and searches both; a Qdrant server has to be of version
     1.19. `lexical_weight` is how much words count, 0 (not at all) to 1 (alone), and `lexical_weights` says it for
-    collections of their own (`help`, or `acme/help` for one tenant's). `fusion` joins by `scores` or by `ranks`.
+    collections of their own (`help`, or `acme/help` for one tenant's).
 
     `parent_weight` is how much the chunks around a chunk count when it is searched, beside the chunk itself; it is part
     of what is stored, so a change needs a new ingestion. `passage_chars` is the size up to which a chunk is returned
@@ -44,16 +44,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     store_api_key: str = ""
     indexed: list[str] | dict[str, IndexKind] = []
     hybrid: bool = True
-    lexical_weight: Share = 0.3
+    lexical_weight: Share = WEIGHT
     lexical_weights: dict[str, Share] = {}
-    fusion: Method = "scores"
     parent_weight: float = 0.7
     passage_chars: int = 800
     max_limit: int = 200
     limit: int = 64
     waiting: int = 256
     batch: int = 32
-    parallel: int = 4
+    parallel: int = 8
     embed_batch: int = 64
     embed_timeout_s: float = 30.0
     retry_s: float = 0.5

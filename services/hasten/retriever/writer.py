@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import groupby
 from typing import TypeVar
 
 from hasten.changes.positions import Position
@@ -12,15 +13,26 @@ from hasten.retriever.chunking import Chunk, chunks
 from hasten.retriever.domain import Unfit
 from hasten.retriever.embedding import Embedding
 from hasten.retriever.library import Library
+from hasten.retriever.matching import kept
 from hasten.retriever.parent import leaning
 from hasten.retriever.reading import readable
-from hasten.retriever.records import Manifest, chunk_point, embedding_text, manifest_of, row_point
+from hasten.retriever.records import (
+    Manifest,
+    chunk_point,
+    embedded_spans,
+    embedding_text,
+    manifest_of,
+    row_point,
+    sentences_point,
+)
 from hasten.retriever.rows import Mail, Row, completed, says_the_same, supersedes
 from hasten.retriever.settings import Settings
 from hasten.telemetry import counter
 from hasten.vectors.store import Point, Vector
 
 T = TypeVar("T")
+SPANS = 512
+"""Sentences in one request to the embedder, at most: 260 kB of its reply."""
 _chunks = counter("retriever_chunks_total", "Chunks embedded and written")
 
 
@@ -80,14 +92,29 @@ class Writer:
 
     async def _write(self, mail: Mail, document: Document, found: list[Chunk]) -> None:
         own: list[Vector] = []
+        raws: list[bytes] = []
         for part in self._batches(found):
             texts = [embedding_text(document, chunk) for chunk in part]
-            own += await self._embedding.many(mail.key.tenant, texts)
+            spans = [embedded_spans(document, chunk) for chunk in part]
+            vectors, sentences = await self._embedding.many(mail.key.tenant, texts, spans)
+            own, raws = own + vectors, raws + sentences
         vectors = await self._aside(lambda: leaning(found, own, self._settings.parent_weight))
         for part in self._batches(found):
             points = await self._aside(partial(self._points, mail, document, part, vectors))
             await self._library.add(points)
             _chunks.inc(len(points))
+        await self._write_sentences(mail, found, raws)
+
+    async def _write_sentences(self, mail: Mail, found: list[Chunk], raws: list[bytes]) -> None:
+        """One point for each passage: it is read with the passage, and by nobody else."""
+        origin = mail.row.origin if mail.row else ""
+        points = []
+        for passage, group in groupby(found, lambda chunk: chunk.passage):
+            of = list(group)
+            if any(part := [raws[chunk.number] for chunk in of]):
+                points.append(sentences_point(mail.key, mail.sequence, passage, kept(of, part), origin))
+        for start in range(0, len(points), self._settings.embed_batch):
+            await self._library.add(points[start : start + self._settings.embed_batch])
 
     def _points(self, mail: Mail, document: Document, part: list[Chunk], vectors: list[Vector]) -> list[Point]:
         origin, words = mail.row.origin if mail.row else "", self._settings.hybrid
@@ -97,8 +124,16 @@ class Writer:
         ]
 
     def _batches(self, found: list[Chunk]) -> list[list[Chunk]]:
-        size = self._settings.embed_batch
-        return [found[start : start + size] for start in range(0, len(found), size)]
+        """What goes to the embedder at once: its reply must fit into one message."""
+        batches: list[list[Chunk]] = [[]]
+        spans = 0
+        for chunk in found:
+            if len(batches[-1]) >= self._settings.embed_batch or (batches[-1] and spans + len(chunk.sentences) > SPANS):
+                batches.append([])
+                spans = 0
+            batches[-1].append(chunk)
+            spans += len(chunk.sentences)
+        return batches if found else []
 
     async def _aside(self, work: Callable[[], T]) -> T:
         """Runs what takes long in a thread; pure Python there slows the event loop down but does not stop it."""

@@ -104,6 +104,8 @@ class Router:
         if isinstance(decided, Failure):
             _decisions.labels("", decided.code).inc()
             return decided
+        if not request.counted:
+            return routed(decided, request)
         await self._send(decided, request, call)
         model, worker = decided.option.model.name, decided.option.load.name
         _placed.labels(model, worker).inc()

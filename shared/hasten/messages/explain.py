@@ -4,10 +4,30 @@ from typing import Literal
 
 from hasten.messages.cache import Explained
 from hasten.messages.chat import ChatRequest, parse_chat
+from hasten.messages.compress import Part
 from hasten.messages.failure import Failure
-from hasten.topics import Reply, Topic
+from hasten.topics import Body, Reply, Topic
 
 Permission = Literal["exact", "meaning", "share", "store"]
+
+
+class Prompted(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """The prompt that an answer would be generated from at this moment, and what became of its parts.
+
+    `tokens_before` is what everything would have cost and `tokens_after` what is sent to `model`, counted with its own
+    tokenizer; `stable_tokens` of them are the same for every request of the template. `token_budget` was the aim, and
+    `context_window` is the limit for prompt and answer. `missing` maps each service that did not answer (retriever,
+    router, compressor) to the reason; without a router or a compressor there are no counts.
+    """
+
+    model: str = ""
+    token_budget: int = 0
+    context_window: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+    stable_tokens: int = 0
+    parts: list[Part] = []
+    missing: dict[str, str] = {}
 
 
 class Explanation(Reply, frozen=True, kw_only=True, omit_defaults=True):
@@ -18,6 +38,7 @@ class Explanation(Reply, frozen=True, kw_only=True, omit_defaults=True):
     a `store`d answer) to the reason; what is not named it may do. `key` and `partition` are short hashes and `parts`
     those of what the partition is made of. `tags` are what an answer would depend on besides its documents, its model
     and itself. `lookup` is the cache's own account, absent when no cache answered.
+    `prompt` is what an answer would be generated from; its pieces have their text where the request says `explain`.
     """
 
     outcome: Literal["exact", "semantic", "miss"]
@@ -29,6 +50,7 @@ class Explanation(Reply, frozen=True, kw_only=True, omit_defaults=True):
     may_not: dict[str, str] = {}
     tags: list[str] = []
     lookup: Explained | None = None
+    prompt: Prompted | None = None
 
 
 EXPLAIN = Topic(

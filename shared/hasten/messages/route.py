@@ -16,7 +16,8 @@ class Route(Body, frozen=True, kw_only=True, omit_defaults=True):
     `prefix` are hashes of ever longer beginnings of the prompt, shortest first, with the tokens of each: workers keep
     what they have computed, and prompts of a tenant that begin alike have the same hashes.
     `spare` asks for a worker with a free slot, for work that is not worth waiting for or making others wait. `above`
-    names a model whose answer was not good enough: only models of more quality are wanted.
+    names a model whose answer was not good enough: only models of more quality are wanted. What is not `counted` will
+    not be sent there: somebody only wants to know.
     """
 
     text: str
@@ -32,6 +33,7 @@ class Route(Body, frozen=True, kw_only=True, omit_defaults=True):
     prefix: dict[str, int] = {}
     spare: bool = False
     above: str = ""
+    counted: bool = True
 
 
 class Routed(Reply, frozen=True, kw_only=True, omit_defaults=True):
