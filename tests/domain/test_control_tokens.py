@@ -113,7 +113,7 @@ def test_no_character_is_split(text: str) -> None:
     assert [one for one in clusters if one != " "] == [one for one in regex.findall(r"\X", text) if one != " "]
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(HOSTILE, min_size=9, max_size=9))
 def test_the_model_sees_the_turns_that_there_are_and_no_more(smollm2: HfTokenizer, texts: list[str]) -> None:
     one, two, three, four, five, six, seven, eight, nine = texts

@@ -89,9 +89,16 @@ def _answers(rows: list[Row]) -> Table:
             f"{source}, {row.model}" if row.generations else source,
             f"{row.ttft_ms:.0f} ms",
             f"{row.total_ms:.0f} ms",
-            f"{row.tokens_before} → {row.tokens_after}" if row.tokens_before else "none",
+            _tokens(row),
         )
     return table
+
+
+def _tokens(row: Row) -> str:
+    """The prompt's tokens before and after compression, and the share that it has saved."""
+    if not row.tokens_before:
+        return "none"
+    return f"{row.tokens_before} → {row.tokens_after} ({row.tokens_after / row.tokens_before - 1:+.0%})"
 
 
 def _stages(rows: list[Row]) -> Table:

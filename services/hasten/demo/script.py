@@ -41,9 +41,9 @@ STEPS = (
     ),
     Step(
         name=f"{CALLERS} at once",
-        question="How long are deleted files kept?",
+        question="How many requests per minute does the API allow?",
         sources=("miss", "shared"),
-        facts=("30 days",),
+        facts=("600",),
         callers=CALLERS,
         generations=1,
     ),

@@ -11,7 +11,7 @@ _NAME = re.compile(
     r"(?<![.!?:\n] )(?<!^)(?<=\s)[A-Z]\w+|\b\w*[a-z][A-Z]\w*\b|\b\w*[A-Z]\w*\d\w*\b|\b\w*\d\w*[A-Z]\w*\b|\b[A-Z]{2,}\b",
     re.MULTILINE,
 )
-_MARK = re.compile(r"^[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]+", re.MULTILINE)
+_MARK = re.compile(r"^[ \t]*(?:[-*+•]|#{1,6}|\d{1,3}[.)])[ \t]+", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{\{[^{}\n]*\}\}|\$?\{[^{}\n]*\}|<%.*?%>|%\(\w+\)s")
 _CITED = re.compile(r"`[^`\n]+`|\"[^\"\n]+\"|“[^”\n]+”|https?://\S+|\S+@\S+\.\w+")
 _NO_NAMES = frozenset({"AI", "I", "LLM", "NOT", "ALL", "ALWAYS", "NEVER", "MUST", "IMPORTANT", "PLEASE", "DO"})

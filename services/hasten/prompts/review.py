@@ -57,11 +57,13 @@ def review(prompt: Prompt, counter: TokenCounter) -> Review:
         *waste(page),
     ]
     told = [_told(page, one, counter, behind) for one in safe(text, found)]
-    findings = [one for one in told if one.tokens or one.kind != "whitespace"]
+    findings = [one for one in told if one.tokens > 1 or one.kind != "whitespace"]
     if request is not None:
         findings += _of_the_request(request, text, counter)
     made = suggested(text, findings)
     tokens, after = counter.counts([text, made])
+    if not any(one.edit is not None and one.edit.moved for one in findings):
+        after = min(tokens, after)
     return Review(
         source=prompt.source, tokens=tokens, suggested_tokens=after, text=text, suggested=made, findings=findings
     )
@@ -95,7 +97,8 @@ def _after(page: Page, finding: Finding, counter: TokenCounter, behind: int) -> 
 
 
 def _told(page: Page, finding: Finding, counter: TokenCounter, behind: int) -> Finding:
-    """The finding with its line, its text, and its tokens: those its edit saves, or those of what it is about."""
+    """The finding with its line, its text, and the tokens that its edit saves. An estimate of the whole text may not
+    show that; then those of the edit alone count."""
     start, end = finding.start, finding.end
     text = " ".join(page.text[start:end].split())
     edit = finding.edit
@@ -103,6 +106,9 @@ def _told(page: Page, finding: Finding, counter: TokenCounter, behind: int) -> F
     if edit is not None and not edit.moved:
         whole, less = counter.counts([page.text, applied(page.text, [edit])])
         tokens = max(0, whole - less)
+        if not tokens and finding.kind != "whitespace":
+            before, said = counter.counts([page.text[edit.start : edit.end], edit.text])
+            tokens = max(0, before - said)
     after = _after(page, finding, counter, behind) if finding.kind in ("volatile", "placeholder") else 0
     return msgspec.structs.replace(
         finding,

@@ -68,7 +68,9 @@ def suggested(text: str, findings: Sequence[Finding]) -> str:
         page = Page(made)
         emptied = [heading for heading in empty_headings(page) if heading.text not in before]
         spans = [page.without(heading) for heading in emptied]
-        made = applied(made, [Edit(start=start, end=end) for start, end in spans])
+        for start, end in reversed(spans):
+            without = applied(made, [Edit(start=start, end=end)])
+            made = made if lost(made, without) else without
     page = Page(made)
     made = applied(made, [one.edit for one in waste(page) if one.edit is not None and one.why == EMPTY_LINES])
     return made.strip("\n") + ("\n" if text.endswith("\n") and made.strip() else "")
