@@ -8,12 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from indexed_words import DIM, MODEL, hashed
+from retriever_rig import running
 
+from hasten.bus import Bus
 from hasten.embedder.encoder import Encoded
 from hasten.messages.retrieve import Passage
+from hasten.retriever.settings import Settings
 from loadtest import retrieval_quality
 from loadtest.retrieval_metric import characters, gain, judged, mean, ndcg, recall
-from loadtest.retrieval_sets import Place, corpora
+from loadtest.retrieval_sets import Corpus, Place, corpora
+from loadtest.retrieval_shelf import LIMIT, Shelf
 from loadtest.vector_file import VectorFile
 
 
@@ -103,6 +107,24 @@ def test_questions_of_one_paragraph_are_in_one_half_and_what_is_missing_is_named
     assert {len(half) for half in halves.values()} == {1}
     assert {True, False} == {flag for half in halves.values() for flag in half}
     assert any(reason.startswith("qmsum: ") and "is not there" in reason for reason in skipped)
+
+
+async def test_what_is_measured_is_what_the_service_answers(bus: Bus, data: Path, tmp_path: Path) -> None:
+    whole = corpora(data)[0][0]
+    corpus = Corpus(name=whole.name, documents={"all": whole.documents["all"]}, questions=whole.questions[:8])
+    shelf = Shelf(corpus, VectorFile(HashedWords(), None), tmp_path / "shelf", Settings())
+    await shelf.open(DIM)
+    try:
+        orders, _ = await shelf.orders(corpus.questions, Settings().lexical_weight)
+    finally:
+        await shelf.close()
+    async with running(bus, tmp_path / "service", url="embedded") as rig:
+        for document in corpus.documents["all"]:
+            await rig.put(document, collection="all")
+        for question, order in zip(corpus.questions, orders, strict=True):
+            found = await rig.found(question.text, knowledge=["all"], limit=LIMIT)
+            assert {one.id: one.score for one in found} == pytest.approx({one.id: one.score for one in order}, abs=1e-5)
+            assert sorted((one.score for one in found), reverse=True) == [one.score for one in found]
 
 
 def test_the_command_measures_what_is_there(
