@@ -1,6 +1,6 @@
 """Unit vectors in a quarter of their size: one byte a number, and one scale for each vector; pure.
 
-Of 289 questions of nq_open_oracle the sentence with the answer was first as often as with whole numbers, to .003.
+`python -m loadtest.sentence_vectors`: the sentence with the answer is first in .545 of cases, .548 with whole numbers.
 """
 
 import numpy as np
