@@ -13,7 +13,7 @@ _EARLIER = 0.3
 _FEW_TERMS = 4
 """A question with fewer terms than this ("And a new pump?") leans on the turn before it."""
 _REACH = 1
-"""So many sentences are brought along for one that leans on what was said before; two cost more answers."""
+"""So many sentences are brought along for one that leans on what was said before."""
 
 
 def query_of(text: str, earlier: str, documents: Sequence[Document]) -> dict[str, float]:
