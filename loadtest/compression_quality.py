@@ -14,9 +14,11 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from hasten.bench.figures import percentile
@@ -100,7 +102,7 @@ def _score(one: Task, kept: Kept) -> tuple[bool, float]:
     return all(held), sum(held) / len(held)
 
 
-def interval(differences: Vectors) -> tuple[float, float, float]:
+def interval(differences: NDArray[np.floating[Any]]) -> tuple[float, float, float]:
     """The mean of paired differences, and what 95% of the means of resampled questions lie between."""
     draws = np.random.default_rng(0).integers(0, len(differences), (DRAWS, len(differences)))
     low, high = np.percentile(differences[draws].mean(axis=1), [2.5, 97.5])

@@ -12,7 +12,7 @@ from hasten.terms import terms, weights
 _EARLIER = 0.3
 _FEW_TERMS = 4
 """A question with fewer terms than this ("And a new pump?") leans on the turn before it."""
-_REACH = 2
+_REACH = 1
 """So many sentences are brought along for one that leans on what was said before."""
 
 
