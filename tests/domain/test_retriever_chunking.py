@@ -6,7 +6,7 @@ import time
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hasten.retriever.chunking import MAX_WHOLE, MAX_WORDS, Chunk, chunks
@@ -99,6 +99,7 @@ def test_nothing_is_lost_and_spans_are_verbatim(text: str, kind: str) -> None:
 
 
 @given(st.text(max_size=600), KINDS)
+@example("\x1f", "text/markdown")
 def test_any_text_at_all(text: str, kind: str) -> None:
     found = chunks(text, kind)
     check_passages(found)

@@ -133,7 +133,8 @@ class EdgeFront:
 
 
 def _point(given: Any) -> Point:
-    vector = np.array(given["vector"], dtype="<f4") if given["vector"] else None
+    named = given["vector"] if isinstance(given["vector"], dict) else {"": given["vector"]}
+    vector = np.array(named[""], dtype="<f4") if named.get("") else None
     return Point(id=given["id"], vector=vector, payload=given.get("payload") or {})
 
 

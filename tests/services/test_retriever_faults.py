@@ -1,6 +1,7 @@
 """The retriever when things go wrong: no half of a document, no old version again, nothing lost, deleted is deleted."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ async def test_readers_see_one_whole_version_at_every_moment(bus: Bus, tmp_path:
     async with running(bus, tmp_path, url="embedded") as rig:
         await rig.put(prices(0))
         last = 0
+        reads = [0, 0, 0]
         done = False
 
-        async def read() -> int:
+        async def read(reader: int) -> None:
             nonlocal last
-            reads = 0
             while not done:
                 known = last
                 found = await rig.found("fee euro", limit=20)
@@ -35,16 +36,24 @@ async def test_readers_see_one_whole_version_at_every_moment(bus: Bus, tmp_path:
                 assert len(seen) == 1, "both"
                 assert seen.pop() >= known, "an older version than before the question"
                 last = max(last, *numbers(found))
-                reads += 1
-            return reads
+                reads[reader] += 1
 
-        readers = [asyncio.create_task(read()) for _ in range(3)]
+        readers = [asyncio.create_task(read(reader)) for reader in range(len(reads))]
+
+        async def read_until(holds: Callable[[], bool]) -> None:
+            await until(lambda: holds() or any(reader.done() for reader in readers))
+
+        async def read_on() -> None:
+            before = sum(reads)
+            await read_until(lambda: sum(reads) > before)
+
         for number in range(1, 40):
             await rig.send(prices(number))
-            await asyncio.sleep(0.003 * (number % 4))
-        await until(lambda: last == 39 or any(reader.done() for reader in readers))
+            if number % 3 == 0:
+                await read_on()
+        await read_until(lambda: last == 39)
         done = True
-        assert all(reads > 10 for reads in await asyncio.gather(*readers))
+        await asyncio.gather(*readers)
         await until(lambda: rig.retriever.report()["lag"] == 0)
         assert await rig.vectors.count(CHUNKS) == 3
 
@@ -255,16 +264,18 @@ async def test_a_backlog_is_taken_in_bounded_pieces_and_questions_pass_it(bus: B
         for n in range(250):
             sent = await rig.send(Document(id=f"d{n}", text=f"# Heading {n}\n\nbacklog number {n}"))
         words.delay_s = 0.01
-        most, asked = 0, 0
+        most = 0
         vectors = vectors_for("embedded", tmp_path)
         async with running(bus, tmp_path, vectors=vectors, words=words, batch=16) as rig:
+            words.broken = Failed("unavailable", "the model is loading")
+            for _ in range(20):
+                assert await rig.found("fee"), "nothing of the backlog goes on meanwhile"
+            words.broken = None
             while rig.retriever.report()["lag"]:
                 most = max(most, rig.retriever._intake.holding)
-                assert isinstance(await rig.found("fee"), list)
-                asked += 1
+                assert await rig.found("fee")
             assert rig.retriever.report()["applied"] == sent
         assert most <= 16
-        assert asked > 50
         assert words.largest <= 64
 
 

@@ -102,7 +102,7 @@ def _add_or_open(found: list[Section], text: str, span: Span) -> None:
 
 def _named(paragraph: str) -> tuple[int, str] | None:
     """The level and text of a paragraph that is a heading: underlined, bold as a whole, numbered, or in capitals."""
-    if len(paragraph) > 2 * _MAX_LINE:
+    if not 0 < len(paragraph) <= 2 * _MAX_LINE:
         return None
     if under := _UNDERLINED.fullmatch(paragraph):
         return (1 if under[2][0] == "=" else 2), under[1].strip()
