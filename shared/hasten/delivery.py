@@ -67,7 +67,7 @@ class Delivery:
         self._seen: set[int] = set()
         self._places = asyncio.Semaphore(WINDOW)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._gone: Failed | None = None
+        self._gone: BaseException | None = None
         self._moved, self._answered = time.monotonic(), False
         self.tally = Tally()
         self.waits_for = ""
@@ -99,6 +99,7 @@ class Delivery:
     async def finish(self) -> None:
         """Returns when everything that was offered is there, or refused."""
         await self._sift()
+        self._check()
         while self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
             self._check()
@@ -141,7 +142,7 @@ class Delivery:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         self._places.release()
-        if not task.cancelled() and isinstance(error := task.exception(), Failed):
+        if not task.cancelled() and (error := task.exception()) is not None:
             self._gone = error
 
     async def _one(self, place: str, document: Document) -> None:
@@ -189,7 +190,7 @@ class Delivery:
                 if (await asyncio.wait({word}, timeout=LOOK_S))[0]:
                     return word.result()
                 if (event := await self._looked_for(document, sequence)) is not None:
-                    return event
+                    return word.result() if word.done() else event
                 self.waits_for = "the retriever"
                 self._stalled("is an embedder running? `hasten status` says")
         finally:

@@ -14,7 +14,7 @@ from retriever_rig import Rig, running
 from hasten import delivery
 from hasten.bus import Bus
 from hasten.client import Hasten
-from hasten.delivery import WINDOW, Delivery
+from hasten.delivery import BATCH, WINDOW, Delivery
 from hasten.messages.change import STREAM
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import Document, Ingested
@@ -146,7 +146,10 @@ async def test_two_documents_with_one_id_are_not_both_taken(bus: Bus, hasten: Ha
         assert [one.text for one in await rig.found("fee")] == ["the first fee of d1"]
 
 
-async def test_what_is_refused_is_said_and_the_others_are_there(bus: Bus, hasten: Hasten, tmp_path: Path) -> None:
+async def test_what_is_refused_is_said_and_the_others_are_there(
+    bus: Bus, hasten: Hasten, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "LOOK_S", PATIENCE_S)
     async with running(bus, tmp_path) as rig:
         large = Document(id="large", text="word " * 400_000)
         odd = Document(id="odd", text="fee", metadata={'a "quote"': 1})
@@ -207,6 +210,21 @@ async def test_who_does_not_want_to_wait_for_ever_need_not(
         rig.words.broken = None
         await until(lambda: rig.heard)
         assert await held(rig) == {"d1"}, "it was stored, so it is indexed when that can be done"
+
+
+async def test_what_went_wrong_is_raised_though_nothing_is_left_to_wait_for(
+    bus: Bus, hasten: Hasten, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "LOOK_S", 0.1)
+    async with running(bus, tmp_path) as rig:
+        rig.words.broken = Failed("unavailable", "the model is loading")
+        run = Run(hasten, patience_s=0.2)
+        for number in range(BATCH):
+            await run.delivery.offer(document(f"d{number}"), "")
+        await until(lambda: not run.delivery.on_the_way)
+        with pytest.raises(Failed, match="nothing has moved"):
+            await run.delivery.finish()
+        rig.words.broken = None
 
 
 async def test_without_a_retriever_nothing_is_sent(
