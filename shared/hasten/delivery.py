@@ -67,7 +67,7 @@ class Delivery:
         self._seen: set[int] = set()
         self._places = asyncio.Semaphore(WINDOW)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._gone: Failed | None = None
+        self._gone: BaseException | None = None
         self._moved, self._answered = time.monotonic(), False
         self.tally = Tally()
         self.waits_for = ""
@@ -102,6 +102,7 @@ class Delivery:
         while self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
             self._check()
+        self._check()
 
     async def cancel(self) -> None:
         """Waits for nothing more; what was sent is indexed all the same."""
@@ -141,7 +142,7 @@ class Delivery:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         self._places.release()
-        if not task.cancelled() and isinstance(error := task.exception(), Failed):
+        if not task.cancelled() and (error := task.exception()) is not None:
             self._gone = error
 
     async def _one(self, place: str, document: Document) -> None:
