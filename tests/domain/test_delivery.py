@@ -26,7 +26,7 @@ def delivery(client: Broken) -> Delivery:
     return Delivery(cast(Hasten, client), "handbook", refused=pytest.fail, again=True)
 
 
-@pytest.mark.parametrize("error", [Failed("forbidden", "not yours"), RuntimeError("unforeseen")])
+@pytest.mark.parametrize("error", [Failed("unauthorized", "not yours"), RuntimeError("unforeseen")])
 async def test_an_error_ends_the_run(error: Exception) -> None:
     run = delivery(Broken(error))
     await run.offer(Document(id="one", text="a text"), "one.md")
@@ -35,7 +35,7 @@ async def test_an_error_ends_the_run(error: Exception) -> None:
 
 
 async def test_an_error_before_the_end_is_told_at_the_end() -> None:
-    client = Broken(Failed("forbidden", "not yours"))
+    client = Broken(Failed("unauthorized", "not yours"))
     run = delivery(client)
     for at in range(BATCH):
         await run.offer(Document(id=str(at), text="a text"), f"{at}.md")
