@@ -103,6 +103,7 @@ class Delivery:
         while self._tasks:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
             self._check()
+        self._check()
 
     async def cancel(self) -> None:
         """Waits for nothing more; what was sent is indexed all the same."""
