@@ -9,7 +9,7 @@ import pytest
 
 from hasten.compressor.byte_estimate import ByteEstimate
 from hasten.messages.retrieve import Passage
-from loadtest import compression_quality
+from loadtest import compression_answers, compression_quality
 from loadtest.compression_cases import Case, Fact, Vectors, holds
 from loadtest.compression_ways import SIMPLE, by_rank, cut, task
 
@@ -96,3 +96,11 @@ def test_without_data_the_command_says_what_to_do(
     monkeypatch.setattr(sys, "argv", ["x", "--data", str(tmp_path), "--models", str(tmp_path)])
     assert compression_quality.main() == 2
     assert "--data" in capsys.readouterr().err
+
+
+def test_answers_without_data_are_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["compression_answers", "--data", str(tmp_path), "--models", str(tmp_path)])
+    assert compression_answers.main() == 2
+    assert "nq-open-oracle.jsonl is not there" in capsys.readouterr().err
