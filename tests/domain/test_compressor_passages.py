@@ -182,3 +182,13 @@ def test_sources_say_where_the_kept_sentences_stand() -> None:
     found = [text[start - 1000 : end - 1000] for start, end in made.sources[0].spans]
     assert any("The Amber plan costs 9 euros." in one for one in found)
     assert made.tokens_after < made.tokens_before
+
+
+def test_the_same_sentence_under_another_title_or_heading_is_about_something_else() -> None:
+    fee = "The fee is 5 EUR a month."
+    docs = read(
+        passage(fee, title="Basic plan", score=0.9),
+        passage(f"{fee} {fee}", title="Pro plan", score=0.8),
+        passage(f"## Team\n\n{fee}\n\n## Family\n\n{fee}", title="Other plans", score=0.7),
+    )
+    assert chosen(docs, "What is the fee of each plan?", 1000) == [fee, fee, "## Team", fee, "## Family", fee]

@@ -15,6 +15,8 @@ _FEW_TERMS = 4
 _REACH = 1
 """So many sentences are brought along for one that leans on what was said before."""
 
+_Said = tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]
+
 
 def query_of(text: str, earlier: str, documents: Sequence[Document]) -> dict[str, float]:
     """The terms of the question with their weights, which sum to 1 (none occurs: empty)."""
@@ -55,7 +57,7 @@ class _Picked:
     def __init__(self, documents: Sequence[Document], room: int) -> None:
         self.documents, self.room = documents, room
         self.kept: list[set[int]] = [set() for _ in documents]
-        self._said: set[tuple[str, ...]] = set()
+        self._said: set[_Said] = set()
         for at, document in enumerate(documents):
             if document.pinned:
                 self._take(at, set(range(len(document.units))))
@@ -65,7 +67,7 @@ class _Picked:
         document = self.documents[at]
         if unit in self.kept[at] or document.units[unit].kind in ("heading", "header"):
             return
-        if saying(document.units[unit].text) in self._said:
+        if self._saying(at, unit) in self._said:
             return
         wanted = self._with_leads(at, unit)
         head = 0 if self.kept[at] else document.head
@@ -78,7 +80,14 @@ class _Picked:
 
     def _take(self, at: int, units: set[int]) -> None:
         self.kept[at] |= units
-        self._said.update(saying(self.documents[at].units[one].text) for one in units)
+        self._said.update(self._saying(at, one) for one in units)
+
+    def _saying(self, at: int, unit: int) -> _Said:
+        """What a unit says of what: the same sentence under another title or heading is about something else."""
+        document = self.documents[at]
+        lead = document.units[unit].lead
+        above = saying(document.units[lead].text) if lead >= 0 else ()
+        return document.title_terms, above, saying(document.units[unit].text)
 
     def _before(self, at: int, unit: int) -> set[int]:
         """The sentences that a pronoun or the like at the start of this one refers to, as far as they are near by."""
