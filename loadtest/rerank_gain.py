@@ -24,6 +24,7 @@ from hasten.embedder.onnx_encoder import OnnxEncoder
 from hasten.messages.retrieve import Passage
 from hasten.retriever.reranker import Pace, Progress, fused, read
 from hasten.retriever.rerankers import Model, load
+from hasten.retriever.rerankers.model import RerankError
 from hasten.retriever.settings import Settings
 from loadtest.rerank_groups import SETS, Group, groups, kept_out, tuned_on
 
@@ -101,7 +102,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     encoder = OnnxEncoder(folder(given.embedder), 2)
-    model, label = load(given.rerank, DEFAULT.rerank_tokens, given.threads)
+    try:
+        model, label = load(given.rerank, DEFAULT.rerank_tokens, given.threads)
+    except RerankError as error:
+        parser.error(str(error))
 
     def embed(texts: list[str]) -> Any:
         return np.concatenate([encoder.encode(texts[at : at + 16]).vectors for at in range(0, len(texts), 16)])
@@ -118,6 +122,8 @@ def main() -> int:
         pairs = zip(groups(asked, DEFAULT.rerank_candidates, embed), wanted, strict=True)
         found = [group for group, ours in pairs if ours][: given.questions]
         rows += measured(name, found, model, label, given.budget_ms, weights)
+    if not rows:
+        parser.error(f"{given.data} holds none of the data sets")
     if given.json:
         print(json.dumps(msgspec.to_builtins(rows), indent=1))
         return 0

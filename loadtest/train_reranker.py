@@ -124,7 +124,10 @@ def main() -> None:
 
     found: list[Group] = []
     for read in SETS.values():
-        ours: list[Asked] = [one for one in read(given.data) if not kept_out(one.group)]
+        try:
+            ours: list[Asked] = [one for one in read(given.data) if not kept_out(one.group)]
+        except OSError as error:
+            parser.error(f"{error.filename} is not there")
         found += groups(ours, NEAR, embed)
     print(f"{len(found)} questions to train on", flush=True)
     model, tokenizer = train(found, given.epochs, given.minutes)

@@ -115,6 +115,8 @@ def _document(row: dict[str, Any] | str, name: str, columns: Columns, where: str
         return LoadError(f"{where} has no text in {columns.text}")
     more = row.get(columns.metadata)
     rest = {field: value for field, value in row.items() if field not in known}
+    if not isinstance(more, dict):
+        rest[columns.metadata] = more
     try:
         return msgspec.convert(
             {

@@ -44,6 +44,12 @@ def test_a_row_of_csv_is_a_document_and_its_line_its_name(tmp_path: Path) -> Non
     assert [one.metadata for one in found] == [{"code": "007"}, {}, {"code": "x"}]
 
 
+def test_a_metadata_column_that_is_no_object_is_kept_by_its_own_name(tmp_path: Path) -> None:
+    columns = Columns(metadata="months")
+    (one,), said = read(tmp_path, "goods.csv", "id,text,months\n1,Kettle,24\n", columns=columns)
+    assert (one.metadata, said) == ({"months": "24"}, [])
+
+
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_the_delimiter_is_that_of_the_header(tmp_path: Path, delimiter: str) -> None:
     rows = [["id", "text", "tags"], ["a", "some text", "one"], ["b", "more", ""]]

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from hasten.bus import Bus
 from hasten.client import Hasten
 from hasten.embedder import export
+from hasten.messages.lookup import LOOKUP, Found, Lookup
 from hasten.nats_server import free_port
 from hasten.system import System, Wanted, system
 
@@ -54,7 +56,9 @@ async def run(name: str, *arguments: str) -> str:
     return out.decode()
 
 
-@pytest.mark.parametrize("name", ["plain_nats.py", "cache_alone.py", "publish_change.py", "invalidations.py"])
+@pytest.mark.parametrize(
+    "name", ["plain_nats.py", "cache_alone.py", "publish_change.py", "invalidations.py", "lookup.py"]
+)
 async def test_without_a_server_an_example_says_so(name: str) -> None:
     given = {"publish_change.py": ("prices", "7"), "invalidations.py": ("acme",)}.get(name, ())
     assert (await said(name, f"nats://127.0.0.1:{free_port()}", *given)).startswith("no NATS server answers")
@@ -76,6 +80,7 @@ async def test_all_examples(running: System) -> None:
         "cache_alone.py": (running.nats,),
         "publish_change.py": (running.nats, "prices", "7", "new price"),
         "invalidations.py": (running.nats, "acme", "1"),
+        "lookup.py": (running.nats,),
     }
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(tried)
     first = await run("plain_nats.py", *tried["plain_nats.py"])
@@ -89,6 +94,7 @@ async def test_all_examples(running: System) -> None:
     assert lines[4].startswith("invalidated 1 entries")
     assert "11 euros" in lines[5]
     await a_change_is_heard_of(running, tried)
+    await a_look_up_answers(running.nats)
 
 
 async def a_change_is_heard_of(running: System, tried: dict[str, tuple[str, ...]]) -> None:
@@ -107,3 +113,21 @@ async def a_change_is_heard_of(running: System, tried: dict[str, tuple[str, ...]
             heard, _ = await listening.communicate()
         assert re.fullmatch(r"1 answers gone, change: .*prices:7.*\n", heard.decode())
         assert (await hasten.ask(asked, cache=policy)).cache == "miss"
+
+
+async def a_look_up_answers(url: str) -> None:
+    """The retriever takes what the tool says, best first."""
+    tool = await start("lookup.py", url)
+    bus = await Bus.connect(url, name="test")
+    try:
+        assert tool.stdout is not None
+        assert await tool.stdout.readline() == b"listening\n"
+        asked = Lookup(query="How many Kettle K2 are in stock?")
+        found = await bus.request(LOOKUP, asked, tenant="acme", lookup="stock")
+        assert isinstance(found, Found)
+        assert [one.id for one in found.passages] == ["k2", "t9"]
+        assert found.passages[0].tags == ["stock:k2"]
+    finally:
+        tool.terminate()
+        await tool.wait()
+        await bus.close()

@@ -139,6 +139,16 @@ async def test_services_that_do_not_answer_are_named(bus: Bus, orchestrator: Orc
     assert "no router answers" in printed(found)
 
 
+async def test_what_brought_no_passages_is_named(peers: Scripted, orchestrator: Orchestrator, acme: Hasten) -> None:
+    peers.retrieved = {"missing": ["old"], "skipped": {"stock": "timeout"}}
+    found = await acme.explain({**BODY, "knowledge": ["help", "old", "stock"]})
+    assert found.prompt is not None
+    assert (found.prompt.empty, found.prompt.skipped) == (["old"], {"stock": "timeout"})
+    said = printed(found)
+    assert "nothing found in old" in said
+    assert "the look-up stock was left out (timeout)" in said
+
+
 async def test_what_repeats_is_measured_for_each_template_and_shown(
     peers: Scripted, orchestrator: Orchestrator, acme: Hasten
 ) -> None:

@@ -14,6 +14,10 @@ def show_prompt(console: Console, prompt: Prompted, *, text: bool) -> None:
     """Prints the parts with their tokens, and with `text` each sentence, round and example."""
     for service, why in prompt.missing.items():
         console.print(f"\nno {service} answers ({why}): is `hasten run {service}` running?")
+    if prompt.empty:
+        console.print(f"\nnothing found in {', '.join(prompt.empty)}")
+    for name, why in prompt.skipped.items():
+        console.print(f"\nthe look-up {name} was left out ({why})")
     if not prompt.tokens_after:
         return
     console.print(

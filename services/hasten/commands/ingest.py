@@ -61,7 +61,10 @@ def ingest(
     ] = False,
     column: Annotated[
         list[str] | None,
-        typer.Option(metavar="FIELD=NAME", help="Of rows: which column is id, title, text, url, tags or metadata."),
+        typer.Option(
+            metavar="FIELD=NAME",
+            help="Of rows: which column is id, title, text, url, tags or metadata; the others are metadata.",
+        ),
     ] = None,
     encoding: Annotated[str | None, typer.Option(help="Of text that is neither UTF-8 nor UTF-16: latin-1, …")] = None,
     source: Annotated[str | None, typer.Option(help="What --prune knows them by, instead of the path.")] = None,

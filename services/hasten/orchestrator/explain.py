@@ -85,6 +85,8 @@ class Explainer:
             token_budget=routed.token_budget,
             context_window=routed.context_window,
             missing=missing,
+            empty=retrieved.missing if retrieved is not None else [],
+            skipped=retrieved.skipped if retrieved is not None else {},
         )
         if made is None:
             return about

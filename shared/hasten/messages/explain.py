@@ -17,7 +17,8 @@ class Prompted(Body, frozen=True, kw_only=True, omit_defaults=True):
     `tokens_before` is what everything would have cost and `tokens_after` what is sent to `model`, counted with its own
     tokenizer; `stable_tokens` of them are the same for every request of the template. `token_budget` was the aim, and
     `context_window` is the limit for prompt and answer. `missing` maps each service that did not answer (retriever,
-    router, compressor) to the reason; without a router or a compressor there are no counts.
+    router, compressor) to the reason; without a router or a compressor there are no counts. `empty` are collections and
+    look-ups in which nothing was found, `skipped` maps look-ups that were left out to the reason.
     """
 
     model: str = ""
@@ -28,6 +29,8 @@ class Prompted(Body, frozen=True, kw_only=True, omit_defaults=True):
     stable_tokens: int = 0
     parts: list[Part] = []
     missing: dict[str, str] = {}
+    empty: list[str] = []
+    skipped: dict[str, str] = {}
 
 
 class Explanation(Reply, frozen=True, kw_only=True, omit_defaults=True):
