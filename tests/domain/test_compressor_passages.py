@@ -192,3 +192,8 @@ def test_the_same_sentence_under_another_title_or_heading_is_about_something_els
         passage(f"## Team\n\n{fee}\n\n## Family\n\n{fee}", title="Other plans", score=0.7),
     )
     assert chosen(docs, "What is the fee of each plan?", 1000) == [fee, fee, "## Team", fee, "## Family", fee]
+
+
+def test_a_short_answer_may_be_said_again() -> None:
+    text = "Can parcels be tracked? Yes. Can parcels be returned? Yes. Can parcels be insured? Yes."
+    assert chosen(read(passage(text)), "Can parcels be insured?", 1000).count("Yes.") == 3

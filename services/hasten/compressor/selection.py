@@ -15,6 +15,8 @@ _FEW_TERMS = 4
 _REACH = 1
 """So many sentences are brought along for one that leans on what was said before."""
 
+_TELLING = 4
+"""A sentence of fewer words ("Yes.") takes its meaning from what is before it, and may be said again."""
 _Said = tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]
 
 
@@ -67,7 +69,8 @@ class _Picked:
         document = self.documents[at]
         if unit in self.kept[at] or document.units[unit].kind in ("heading", "header"):
             return
-        if self._saying(at, unit) in self._said:
+        said = self._saying(at, unit)
+        if len(said[-1]) >= _TELLING and said in self._said:
             return
         wanted = self._with_leads(at, unit)
         head = 0 if self.kept[at] else document.head

@@ -1,7 +1,6 @@
 """Says what each unit of the passages is worth to a question; only the order of worths has a meaning."""
 
 import math
-import operator
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -12,45 +11,30 @@ from hasten.compressor.document import Document
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """How much each sign counts.
 
-    `rank` is the retriever's order (1 for the best passage, then 1/2, 1/3 …), `average` and `cosine` are the nearness
-    of the passage's sentences and of the unit's own to the question, `near` that of a neighbour where it is higher.
-    `own`, `beside`, `title` and `passage` are the weights of the question's words in the unit, in a neighbour, in the
-    title line and in the whole passage. `names` is for a unit that names another passage's title, `named` for the
-    units of the passage so named, by how well the naming one fits. `first` is for a passage's first unit. All is
-    divided by the unit's tokens to the power of `length`, since a long unit takes the place of several others.
+    `rank` is the retriever's order (1 for the best passage, then 1/2, 1/3 …), `cosine` how near the unit is to the
+    question. `own`, `beside`, `title` and `passage` are the weights of the question's words in the unit, in a
+    neighbour, in the title line and in the whole passage. `named` is for the units of a passage whose title another one names, by
+    how well the unit that names it fits. `first` is for a passage's first unit. All is divided by the unit's tokens to
+    the power of `length`, since a long unit takes the place of several others.
     """
 
     rank: float
-    average: float = 0.0
     cosine: float = 0.0
-    near: float = 0.0
     own: float
     beside: float
     title: float
     passage: float
-    names: float
     named: float
     first: float
     length: float
 
 
-BY_WORDS = Weights(rank=2.0, own=1.0, beside=0.1, title=1.0, passage=2.0, names=0.0, named=0.0, first=0.2, length=0.15)
+BY_WORDS = Weights(rank=2.0, own=1.0, beside=0.1, title=1.0, passage=2.0, named=0.0, first=0.2, length=0.15)
 BY_MEANING = Weights(
-    rank=1.0,
-    average=0.5,
-    cosine=1.0,
-    near=0.2,
-    own=0.5,
-    beside=0.2,
-    title=0.2,
-    passage=0.2,
-    names=0.1,
-    named=0.4,
-    first=0.1,
-    length=0.1,
+    rank=2.0, cosine=0.5, own=1.0, beside=0.1, title=1.0, passage=2.0, named=0.5, first=0.2, length=0.15
 )
 """Where the retriever has not compared the sentences of every passage with the question, and where it has. Chosen on
-half of the questions of nq_open_oracle and hotpot100; `python -m loadtest.compression_quality` reports the other."""
+one half of the questions of public data sets; `python -m loadtest.compression_quality` reports the other."""
 
 
 def worths(documents: Sequence[Document], query: Mapping[str, float]) -> list[list[float]]:
@@ -60,7 +44,7 @@ def worths(documents: Sequence[Document], query: Mapping[str, float]) -> list[li
     cosines = [
         document.cosines if weights.cosine else own_words for document, own_words in zip(documents, own, strict=True)
     ]
-    names, named = _bridges(documents, cosines)
+    named = _bridges(documents, cosines)
     ranks = _ranks(documents)
     return [
         _of_units(
@@ -69,7 +53,6 @@ def worths(documents: Sequence[Document], query: Mapping[str, float]) -> list[li
             query,
             own[at],
             cosines[at],
-            names[at],
             weights.named * named[at] + weights.rank / (1 + ranks[at]),
         )
         for at, document in enumerate(documents)
@@ -97,27 +80,23 @@ def _of_units(
     query: Mapping[str, float],
     own: Sequence[float],
     cosines: Sequence[float],
-    names: Sequence[bool],
     base: float,
 ) -> list[float]:
     """What a document's units are worth: what they share with their passage, `base` among it, and their own."""
     title = query.keys() & document.title_terms
     base += weights.title * math.fsum(query[term] for term in title)
     base += weights.passage * math.fsum(query[term] for term in query.keys() & title.union(*document.unit_terms))
-    total = sum(document.sizes) or 1
-    base += weights.average * math.fsum(map(operator.mul, cosines, document.sizes)) / total
     made = []
     for at, size in enumerate(document.sizes):
         around = slice(max(0, at - 1), at + 2)
         worth = base + weights.own * own[at] + weights.beside * max(own[around])
-        worth += weights.cosine * cosines[at] + weights.near * max(cosines[around])
-        worth += (weights.names if names[at] else 0.0) + (weights.first if at == 0 else 0.0)
+        worth += weights.cosine * cosines[at] + (weights.first if at == 0 else 0.0)
         made.append(worth / max(1, size) ** weights.length)
     return made
 
 
-def _bridges(documents: Sequence[Document], fits: Sequence[Sequence[float]]) -> tuple[list[list[bool]], list[float]]:
-    """Which units name the title of another passage, and for each document how well the best unit that names it fits.
+def _bridges(documents: Sequence[Document], fits: Sequence[Sequence[float]]) -> list[float]:
+    """For each document how well the best unit of another one that names its title fits the question; 0 for none.
 
     A question whose answer takes two steps ("the town where the author of … was born") has no word of the second.
     """
@@ -126,18 +105,9 @@ def _bridges(documents: Sequence[Document], fits: Sequence[Sequence[float]]) -> 
     for title in sorted(titles, key=sorted):
         by_term.setdefault(max(title, key=lambda term: (len(term), term)), []).append(title)
     best: dict[frozenset[str], float] = {}
-    names = []
     for document, fit in zip(documents, fits, strict=True):
-        flags = []
         for unit, value in zip(document.unit_terms, fit, strict=True):
-            found = [
-                title
-                for term in by_term.keys() & unit
-                for title in by_term[term]
-                if title <= unit and not title <= document.bare_title
-            ]
-            for title in found:
-                best[title] = max(best.get(title, 0.0), value)
-            flags.append(bool(found))
-        names.append(flags)
-    return names, [best.get(document.bare_title, 0.0) for document in documents]
+            for title in (title for term in by_term.keys() & unit for title in by_term[term]):
+                if title <= unit and not title <= document.bare_title:
+                    best[title] = max(best.get(title, 0.0), value)
+    return [best.get(document.bare_title, 0.0) for document in documents]
