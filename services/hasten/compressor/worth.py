@@ -13,9 +13,9 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
 
     `rank` is the retriever's order (1 for the best passage, then 1/2, 1/3 …), `cosine` how near the unit is to the
     question. `own`, `beside`, `title` and `passage` are the weights of the question's words in the unit, in a
-    neighbour, in the title line and in the whole passage. `named` is for the units of a passage whose title another one names, by
-    how well the unit that names it fits. `first` is for a passage's first unit. All is divided by the unit's tokens to
-    the power of `length`, since a long unit takes the place of several others.
+    neighbour, in the title line and in the whole passage. `named` is for the units of a passage whose title another
+    one names, by how well the unit that names it fits. `first` is for a passage's first unit. All is divided by the
+    unit's tokens to the power of `length`, since a long unit takes the place of several others.
     """
 
     rank: float
