@@ -40,6 +40,9 @@ class _Compression:
     """One request on its way: its parts, and how long the prompt may become."""
 
     def __init__(self, request: Compress, counter: TokenCounter, policy: Policy, similar: Sequence[float]) -> None:
+        for limit in ("token_budget", "max_tokens"):
+            if getattr(request, limit) < 0:
+                raise Failed("bad_request", f"{limit} is a number of tokens, 0 or more", param=limit)
         self.request, self.counter, self.policy = request, counter, policy
         self.shares = with_shares(policy.shares, request.shares)
         self.window = request.context_window - request.max_tokens
@@ -60,7 +63,7 @@ class _Compression:
     def _fixed(self, bare: Plan) -> int:
         """The tokens of what is never cut. When the window forces it, the oldest tool steps of this turn go too."""
         while (fixed := self._count(bare)) > self.window:
-            if not self.parts.without_oldest_step():
+            if not self.parts.without_oldest_steps(fixed - self.window):
                 raise Failed(
                     "context_overflow",
                     f"{fixed} tokens of the prompt cannot be left out; the context window of "

@@ -26,16 +26,18 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 def conversation(messages: Iterable[Turn]) -> Conversation:
     """Sorts the messages; those of the system and the developer are taken to the start, in the order they came.
 
-    A tool's result before any call is left out: whoever cut the conversation has lost its call, and engines refuse it.
+    A tool's result without a call before it is left out: whoever cut the conversation has lost the call, and engines
+    refuse the result. One that names no call belongs to any.
     """
     system: Turns = []
     others: Turns = []
-    called = False
+    called, made = False, set[str]()
     for turn in messages:
         called = called or bool(turn.tool_calls)
+        made |= calls([turn])
         if turn.role in SYSTEM_ROLES:
             system.append(turn)
-        elif called or turn.role != "tool":
+        elif turn.role != "tool" or (called and (not turn.tool_call_id or turn.tool_call_id in made)):
             others.append(turn)
     last = max((at for at, turn in enumerate(others) if turn.role == "user"), default=-1)
     if last < 0:

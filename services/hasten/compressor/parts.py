@@ -17,6 +17,8 @@ from hasten.messages.compress import Compress, Source
 
 _OPENING = 3
 """The first round says what the conversation is about: it stays while it takes a third of the history at most."""
+_SURELY = 0.8
+"""Turns counted one by one are not quite what they are in the prompt: so much of an excess goes between two counts."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,12 +88,19 @@ class Parts:
         introduction = self.introduction if passages else 0
         return passages + introduction + rounds + sum(self.example_sizes[at] for at in plan.examples)
 
-    def without_oldest_step(self) -> bool:
-        """Leaves out the oldest tool step after the last user turn; False when there is none but the newest."""
+    def without_oldest_steps(self, excess: int) -> bool:
+        """Leaves out the oldest tool steps after the last user turn, one at least and no more than have `_SURELY` of
+        `excess` tokens together; False when there is none but the newest."""
         if len(self.talk.steps) < 2:
             return False
-        self.talk = msgspec.structs.replace(self.talk, steps=self.talk.steps[1:])
+        gone, room = 1, int(_SURELY * excess) - self._size(self.talk.steps[0])
+        while gone + 1 < len(self.talk.steps) and (size := self._size(self.talk.steps[gone])) <= room:
+            gone, room = gone + 1, room - size
+        self.talk = msgspec.structs.replace(self.talk, steps=self.talk.steps[gone:])
         return True
+
+    def _size(self, turns: Sequence[Turn]) -> int:
+        return sum(self._counter.counts([*map(written, turns)])) + len(turns) * self._counter.per_turn
 
     def divide(self, room: int, shares: Shares) -> Plan:
         """Gives `room` tokens to the examples, then to the history, and what is left to the passages."""

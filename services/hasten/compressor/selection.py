@@ -17,7 +17,7 @@ _REACH = 1
 
 _TELLING = 4
 """A sentence of fewer words ("Yes.") takes its meaning from what is before it, and may be said again."""
-_Said = tuple[frozenset[str], tuple[str, ...], tuple[str, ...]]
+_Said = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 
 def query_of(text: str, earlier: str, documents: Sequence[Document]) -> dict[str, float]:
@@ -88,9 +88,11 @@ class _Picked:
     def _saying(self, at: int, unit: int) -> _Said:
         """What a unit says of what: the same sentence under another title or heading is about something else."""
         document = self.documents[at]
-        lead = document.units[unit].lead
-        above = saying(document.units[lead].text) if lead >= 0 else ()
-        return document.title_terms, above, saying(document.units[unit].text)
+        above, lead = [], document.units[unit].lead
+        while lead >= 0:
+            above.append(document.units[lead].text)
+            lead = document.units[lead].lead
+        return document.title.casefold(), tuple(above), saying(document.units[unit].text)
 
     def _before(self, at: int, unit: int) -> set[int]:
         """The sentences that a pronoun or the like at the start of this one refers to, as far as they are near by."""

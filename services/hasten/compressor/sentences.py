@@ -34,7 +34,8 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """A span of a text that is kept or dropped whole.
 
     `block` numbers the paragraphs, items and rows: units of one block follow each other on a line. `lead` is the index
-    of the unit without which this one cannot be understood (its heading, table head, list introduction), or -1.
+    of the unit without which this one cannot be understood (its heading, table head, list introduction; of a heading
+    the one that it is under), or -1.
     """
 
     kind: Kind
@@ -49,16 +50,34 @@ def split(text: str) -> list[Unit]:
     """The units of a text in order. Together they hold all of it but the white space between them."""
     units: list[Unit] = []
     heading = group = -1
+    above: list[tuple[int, int]] = []
     for number, block in enumerate(blocks(text)):
         first = len(units)
         group = _group_lead(units, block.kind, heading, group)
-        lead = {"heading": -1, "item": group, "row": group}.get(block.kind, heading)
+        lead = {"item": group, "row": group}.get(block.kind, heading)
+        if block.kind == "heading":
+            lead = _parent(above, _level(text[block.start : block.end]), first)
         for start, end in _spans(text, block):
             own = first if block.kind == "item" and len(units) > first else lead
             units.append(Unit(kind=block.kind, text=text[start:end], start=start, end=end, block=number, lead=own))
         if block.kind == "heading":
             heading = first
     return units
+
+
+def _level(heading: str) -> int:
+    stripped = heading.lstrip()
+    return len(stripped) - len(stripped.lstrip("#"))
+
+
+def _parent(above: list[tuple[int, int]], level: int, unit: int) -> int:
+    """The heading that a new one of this level is under, or -1; `above` are the levels and units of those still open,
+    to which it is added."""
+    while above and above[-1][0] >= level:
+        above.pop()
+    parent = above[-1][1] if above else -1
+    above.append((level, unit))
+    return parent
 
 
 def _group_lead(units: list[Unit], kind: Kind, heading: int, group: int) -> int:
