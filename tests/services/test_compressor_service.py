@@ -108,6 +108,34 @@ async def test_a_long_request_does_not_hold_up_the_loop(bus: Bus, compressor: Co
     assert ticks >= 20
 
 
+LONG = "w " * 2000
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": LONG}}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tools": [{"type": "function", "function": {"name": "f", "description": LONG}}]},
+        {"passages": [Passage(id="p", collection="c", document="d", text="x", title=LONG)]},
+        {"passages": [Passage(id="p", collection="c", document="d", text="x", heading=LONG)]},
+        {"messages": [QUESTION, Turn(role="assistant", tool_calls=[CALL]), QUESTION]},
+        {"messages": [Turn(role="user", name=LONG, content="hi")]},
+        {"messages": [Turn(role="user", content="")] * 2000 + [QUESTION]},
+    ],
+    ids=["tools", "title", "heading", "call", "name", "turns"],
+)
+async def test_what_is_long_anywhere_is_read_beside_the_loop(
+    bus: Bus, compressor: Compressor, options: dict[str, Any]
+) -> None:
+    def in_a_thread() -> float:
+        return REGISTRY.get_sample_value("hasten_compressor_seconds_count", {"where": "thread"}) or 0.0
+
+    before = in_a_thread()
+    reply = await bus.request(COMPRESS, request(**{"context_window": 50_000, **options}), tenant="acme")
+    assert isinstance(reply, Compressed)
+    assert in_a_thread() == before + 1
+
+
 async def test_many_tenants_at_once_get_their_own_prompts(bus: Bus, compressor: Compressor) -> None:
     async def ask(at: int) -> None:
         own = f"The code of tenant {at} is {at * 7919}."

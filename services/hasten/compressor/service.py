@@ -13,7 +13,7 @@ from hasten.compressor.domain import compress
 from hasten.compressor.likeness import Likeness
 from hasten.compressor.settings import Settings
 from hasten.compressor.tokenizer_folder import TokenizerFolder
-from hasten.compressor.tokens import TokenCounter
+from hasten.compressor.tokens import TokenCounter, as_json, written
 from hasten.messages.compress import COMPRESS, Compress, Compressed
 from hasten.messages.failure import Failed
 from hasten.service import Call, Service
@@ -25,6 +25,9 @@ _before = histogram("compressor_tokens_before", "Prompt tokens that plain assemb
 _after = histogram("compressor_tokens_after", "Prompt tokens after compression", buckets=_TOKENS)
 _seconds = histogram("compressor_seconds", "Time to compress one request, by where it was done", "where")
 _estimated = counter("compressor_estimated_total", "Requests whose tokens were estimated for want of a tokenizer")
+
+_PER_PART = 4
+"""Characters that a text counts for besides its own: 20,000 turns without a word took 137 ms."""
 
 
 class Compressor:
@@ -99,8 +102,12 @@ class Compressor:
 
 
 def _characters(request: Compress) -> int:
-    texts = [turn.text for turn in request.messages] + [passage.text for passage in request.passages]
-    return sum(map(len, texts)) + sum(len(example.user) + len(example.assistant) for example in request.examples)
+    """How much there is to read: every text that is counted, whatever part it is in, and some for each part."""
+    texts = [text for turn in request.messages for text in (written(turn), turn.name or "", turn.tool_call_id or "")]
+    texts += [text for one in request.passages for text in (one.title, one.heading, one.text)]
+    texts += [text for one in request.examples for text in (one.user, one.assistant)]
+    texts.append(as_json(request.tools or []))
+    return sum(map(len, texts)) + _PER_PART * (len(texts) + sum(len(one.sentences) for one in request.passages))
 
 
 def build(settings: Settings, bus: Bus) -> Compressor:
