@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
@@ -55,6 +56,8 @@ class _Broken(ValueError):
 
 def _state(path: Path) -> tuple[int, int]:
     about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise _Broken("is not a file")
     return about.st_mtime_ns, about.st_size
 
 

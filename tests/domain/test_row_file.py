@@ -1,5 +1,6 @@
 """Rows of files become documents: JSON lines and CSV, their columns, their encodings, and what is wrong with them."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,12 @@ def test_rows_come_one_by_one(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "one"}\n' * 100_000)
     assert isinstance(next(documents(File(path, tmp_path, 0))), Document)
+
+
+def test_rows_are_read_of_files_only(tmp_path: Path) -> None:
+    """A pipe that nobody writes to, or a device without an end, would be waited for without end."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "endless.jsonl").symlink_to("/dev/zero")
+    for name in ("pipe.csv", "endless.jsonl"):
+        path = tmp_path / name
+        assert [str(one) for one in documents(File(path, None, 0))] == [f"{path} is not a file"]
