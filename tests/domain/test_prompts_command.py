@@ -47,6 +47,8 @@ def test_exit_codes_are_for_builds(tmp_path: Path, data: tuple[str, str]) -> Non
         ("none.txt", None, "cannot be read"),
         ("empty.txt", b" \n", "is empty"),
         ("latin.txt", b"\xff\xfe\x00", "is not UTF-8"),
+        ("deep.json", b"[" * 100_000, "is not JSON"),
+        ("deep.jsonl", b'{"messages":' * 50_000, "is not JSON"),
         ("half.json", b'{"messages": [', "is not JSON"),
         ("list.json", b"[1, 2]", "is not a chat body"),
         ("no.json", b'{"prompt": "x"}', "messages must be a list"),

@@ -44,11 +44,11 @@ def _bodies(text: str) -> list[Any] | None:
     try:
         whole = msgspec.json.decode(text)
         return whole if isinstance(whole, list) else [whole]
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         pass
     try:
         return [msgspec.json.decode(line) for line in text.splitlines() if line.strip()]
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 
