@@ -16,7 +16,7 @@ from retriever_rig import Rig, running
 from hasten.bus import Bus
 from hasten.deadline import now_ms
 from hasten.messages.failure import Failed, Failure
-from hasten.messages.lookup import Found, Lookup
+from hasten.messages.lookup import Finding, Found, Lookup
 from hasten.messages.retrieve import RETRIEVE, Document, Retrieve, Retrieved
 from hasten.retriever.lookup import LookupSettings
 from hasten.retriever.lookups import Lookups
@@ -111,6 +111,9 @@ HOSTILE: dict[str, tuple[str, Any]] = {
     "empty-text": ("invalid", found(" ")),
     "surrogate": ("invalid", b'{"type":"found","passages":[{"id":"a","text":"\\ud800 x"}]}'),
     "span": ("invalid", {"type": "found", "passages": [{"id": "a", "text": "x", "start": 9, "end": 2}]}),
+    "far": ("invalid", {"type": "found", "passages": [{"id": "a", "text": "x", "end": 2**70}]}),
+    "ahead": ("invalid", found("x", read_seq=2**70)),
+    "behind": ("invalid", found("x", read_seq=-1)),
     "nested": ("invalid", {"type": "found", "passages": [{"id": "a", "text": "x", "metadata": {"a": {"b": 1}}}]}),
     "long": ("too_large", found("x" * 20_000)),
     "many": ("too_large", found(*["x"] * 201)),
@@ -137,6 +140,19 @@ async def test_whatever_a_look_up_does_the_others_are_returned(bus: Bus, tmp_pat
     assert [one.id for one in reply.passages] == ["help/manual#0", "good/0"]
     assert reply.skipped == {**{name: reason for name, (reason, _) in HOSTILE.items()}, "absent": "absent"}
     assert reply.missing == ["empty", "nothing"]
+
+
+async def test_what_the_reply_depends_on_has_its_place_beside_the_passages(bus: Bus, tmp_path: Path) -> None:
+    """Many long tags and more text than a message holds: some passages are left out, not the whole answer."""
+    names = ("one", "two", "three", "four")
+    texts = ["ü" * 16_000] * 15
+    for name in names:
+        await hears(bus, name, found(*texts, tags=[f"{name}:{at}".ljust(256, "ü") for at in range(64)]))
+    async with running(bus, tmp_path, lookups=asked_for(*names)) as rig:
+        reply = await ask(rig, *names, limit=50)
+    assert reply.partial
+    assert len(reply.passages) > 20
+    assert len(reply.tags) == 64 * len(names)
 
 
 async def test_a_look_up_takes_its_share_of_a_short_deadline_only(bus: Bus) -> None:
@@ -198,6 +214,12 @@ async def test_a_subject_of_the_tools_own(bus: Bus, tmp_path: Path) -> None:
     assert tool.heard[0].subject == "shop.find.acme.prices"
 
 
+def _circle() -> list[Any]:
+    made: list[Any] = []
+    made.append(made)
+    return made
+
+
 async def given(tenant: str, asked: Lookup) -> Any:
     """A callable of the operator's; what it does is in the query."""
     if asked.query == "raise":
@@ -206,6 +228,12 @@ async def given(tenant: str, asked: Lookup) -> Any:
         raise Failed("unavailable", "the shop is closed")
     if asked.query == "nonsense":
         return {"passages": 7}
+    if asked.query == "unchecked":
+        return Found(passages=[Finding(id="a", text="x", start=0.5, end=1.5)])  # type: ignore[arg-type]
+    if asked.query == "sequence":
+        return Found(read_seq="x")  # type: ignore[arg-type]
+    if asked.query == "cycle":
+        return _circle()
     if asked.query == "hang":
         await asyncio.Event().wait()
     return Found() if asked.query == "nothing" else found(f"for {tenant}")
@@ -227,7 +255,8 @@ async def test_an_async_callable_is_asked_like_a_subject(bus: Bus, tmp_path: Pat
     lookups = {"called": LookupSettings(call=f"{module}:given", timeout_ms=PATIENT)}
     async with running(bus, tmp_path, lookups=lookups) as rig:
         assert [one.text for one in (await ask(rig, "called")).passages] == ["for acme"]
-        for query, reason in (("raise", "failed"), ("refuse", "absent"), ("nonsense", "invalid")):
+        wrong = dict.fromkeys(("nonsense", "unchecked", "sequence", "cycle"), "invalid")
+        for query, reason in {"raise": "failed", "refuse": "absent", **wrong}.items():
             reply = await rig.bus.request(RETRIEVE, Retrieve(query=query, knowledge=["called"]), tenant="acme")
             assert reply.skipped == {"called": reason}
         nothing = await rig.bus.request(RETRIEVE, Retrieve(query="nothing", knowledge=["called"]), tenant="acme")

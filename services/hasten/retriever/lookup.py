@@ -18,6 +18,8 @@ MAX_FINDINGS = 200
 MAX_ABOUT_BYTES = 16 * 1024
 """The most that a passage's title, heading, url, tags and metadata may take."""
 MAX_TAGS, MAX_TAG_CHARS = 64, 256
+MAX_PLACE = 2**53
+"""The largest span and sequence: numbers above are not the same in every language."""
 MAX_ID_CHARS = 256
 MAX_LOOKUPS = 32
 Reason = Literal["timeout", "absent", "failed", "invalid", "too_large", "foreign"]
@@ -98,6 +100,8 @@ def answered(found: Found, name: str, tenant: str, limit: int, *, cacheable: boo
     if any((one.tenant or tenant) != tenant or (one.collection or name) != name for one in found.passages):
         raise Unusable("foreign")
     _check_tags(found.tags)
+    if not 0 <= (found.read_seq or 0) <= MAX_PLACE:
+        raise Unusable("invalid")
     first: dict[str, Finding] = {}
     for one in found.passages:
         _check_finding(one)
@@ -117,7 +121,7 @@ def _check_finding(one: Finding) -> None:
     if len(one.text) > MAX_TEXT_CHARS or len(one.id) > MAX_ID_CHARS or len(one.document) > MAX_ID_CHARS:
         raise Unusable("too_large")
     _check_tags(one.tags)
-    spans = 0 <= one.start <= one.end
+    spans = 0 <= one.start <= (one.end or one.start) <= MAX_PLACE
     if not one.id or not one.text.strip() or not spans or not all(map(_scalar, one.metadata.values())):
         raise Unusable("invalid")
     _check_unicode([one.id, one.text, one.document, one.title, one.heading, one.url])

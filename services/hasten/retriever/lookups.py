@@ -103,11 +103,9 @@ def _called(name: str, call: str) -> Ask:
             made: Any = await function(tenant, asked)
         except Failed as failed:
             raise Unusable(_reason(failed.failure)) from None
-        if isinstance(made, Found):
-            return made
         try:
-            return msgspec.convert(made, Found)
-        except (msgspec.ValidationError, RecursionError):
+            return msgspec.convert(msgspec.to_builtins(made), Found)
+        except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError):
             raise Unusable("invalid") from None
 
     return ask

@@ -34,7 +34,7 @@ log = logger("retriever")
 _seconds = histogram("retriever_search_seconds", "Time in the store for one request")
 MAX_COLLECTIONS = 32
 ENVELOPE_BYTES = 8 * 1024
-"""What a reply may need beside its passages, headers included."""
+"""What a reply may need beside what it says: headers, and the names of its last fields."""
 COUNT_S = 5.0
 
 
@@ -102,10 +102,10 @@ class Retriever:
             looking.cancel()
         made = joined(found, brought, read_seq)
         passages, reranking = await self._reranker.rerank(body.rerank, body.query, made.passages, call.remaining_s())
-        kept, partial = fitting(passages[: body.limit], self._bus.client.max_payload - ENVELOPE_BYTES)
-        return msgspec.structs.replace(
-            made, passages=kept, partial=partial, reranking=reranking, missing=[*missing, *made.missing]
-        )
+        bare = msgspec.structs.replace(made, passages=[], reranking=reranking, missing=[*missing, *made.missing])
+        room = self._bus.client.max_payload - ENVELOPE_BYTES - len(msgspec.json.encode(bare))
+        kept, partial = fitting(passages[: body.limit], room)
+        return msgspec.structs.replace(bare, passages=kept, partial=partial)
 
     async def _search(self, body: Retrieve, collections: list[str], call: Call) -> tuple[list[Passage], list[str]]:
         """The passages of the collections, more than asked for where they are read again, and who holds nothing."""
