@@ -134,3 +134,13 @@ def test_a_lone_question_is_embedded_as_the_cache_reads_it() -> None:
         plan = plan_of(parse_chat({"messages": [{"role": "user", "content": text}], "knowledge": ["help"]}))
         assert plan.read_semantic
         assert plan.query == plan.fingerprint.text
+
+
+@pytest.mark.parametrize(
+    "said", ["it cost " * 200 + "to", "and " + "x" * 2000, "ok " * 1000 + "and?", "that one" + " " * 2000 + "!"]
+)
+def test_a_long_turn_stands_alone_and_is_not_read_to_its_end(said: str) -> None:
+    """Looking for its subject took minutes for a megabyte of `it cost`, on the loop that serves everybody."""
+    assert not leans(said)
+    assert query(ORKA, "It costs 40 euro.", said) == said
+    assert not goes_on(said)

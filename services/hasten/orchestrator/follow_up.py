@@ -5,6 +5,7 @@ A turn leans when it goes on (`And a new pump?`), points back (`How do I return 
 """
 
 import re
+from itertools import islice
 
 from hasten.messages.chat import Turn
 
@@ -16,6 +17,8 @@ FEW, SOME = 2, 4
 """Words of its own that a turn without names, and one that points back, may have and still lean."""
 LONG = 24
 """A turn of more words stands alone, whatever it points at."""
+LONG_CHARS = 1000
+"""So does one of more characters: the orchestrator's loop is not held up by reading it."""
 SHORT_WORDS, SHORT_CHARS = 4, 10
 """A turn in a language whose words are not known here leans when it has no more of them (characters where words are
 not divided)."""
@@ -53,7 +56,8 @@ _THAT_ONE = re.compile(r"\b(?:that|this|the (?:other|same|first|second|last)) on
 _EMPTY_SUBJECT = re.compile(
     r"\b(?:is|are|was|were|will|can|could|would)?\s*there\s+(?:is|are|was|be|a|an|any|free|some|no)\b"
     r"|\b(?:is|are|was|were)\s+there\b"
-    r"|\bit\s+(?:take|takes|cost|costs|possible|allowed|ok|okay|safe|legal|true|worth|necessary|required)\b(?=.*\bto\b)"
+    r"|\bit\s+(?:take|takes|cost|costs|possible|allowed|ok|okay|safe|legal|true|worth|necessary|required)\b"
+    r"(?=.{0,200}\bto\b)"
     r"|\b(?:other than|such as|each other|one of|no one|at the same time|this (?:week|month|year)|that (?:is|are))\b",
     re.IGNORECASE,
 )
@@ -87,7 +91,7 @@ def retrieval_query(messages: list[Turn]) -> str:
     chain = [text for _, text in asked[first:]]
     if len(chain) > MAX_TURNS + 1:
         chain = [chain[0], *chain[-MAX_TURNS:]]
-    earlier = [_end(text) for text in chain[:-1] if _own(text)]
+    earlier = [end for text in chain[:-1] if _own(end := _end(text))]
     if len(chain) > 1 and not _own(chain[-1]):
         earlier.append(_offer(messages[: asked[-1][0]]))
     return "\n".join([*filter(None, earlier), chain[-1]])
@@ -95,7 +99,10 @@ def retrieval_query(messages: list[Turn]) -> str:
 
 def leans(text: str) -> bool:
     """Whether a turn cannot be understood without those before it, as far as its words show."""
-    bare = _EMPTY_SUBJECT.sub(" ", _without_fillers(text))
+    said = _without_fillers(text)
+    if len(said) > LONG_CHARS:
+        return False
+    bare = _EMPTY_SUBJECT.sub(" ", said)
     words = _WORD.findall(bare)
     if not words:
         return True
@@ -103,8 +110,8 @@ def leans(text: str) -> bool:
         return False
     if _GOES_ON.match(bare.strip()) or _THAT_ONE.search(bare) or words[-1].lower() == "then":
         return True
-    own = _own(text)
-    if _UNDIVIDED.search(text):
+    own = _own(said)
+    if _UNDIVIDED.search(said):
         return len("".join(words)) <= SHORT_CHARS
     if _points_back(words):
         return len(own) <= SOME
@@ -116,13 +123,14 @@ def leans(text: str) -> bool:
 
 def goes_on(text: str) -> bool:
     """Whether a turn begins as what goes on from another (`And a new pump?`): alone it is no question."""
-    return bool(_GOES_ON_ONLY.match(text.strip())) and len(_WORD.findall(text)) <= LONG
+    said = text.strip()
+    return len(said) <= LONG_CHARS and bool(_GOES_ON_ONLY.match(said)) and len(_WORD.findall(said)) <= LONG
 
 
 def _without_fillers(text: str) -> str:
     """The text from its first word that means something: `ok, so` and `yes` only lead on."""
     start = 0
-    for found in _WORD.finditer(text):
+    for found in islice(_WORD.finditer(text), LONG):
         if found[0].lower() not in _FILLERS:
             return text[found.start() :]
         start = found.end()
