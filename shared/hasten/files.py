@@ -1,10 +1,13 @@
 """Finds files in folders one after the other, so that a folder of any size takes no memory; what is wrong is said."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class LoadError(ValueError):
@@ -76,5 +79,7 @@ def _file(path: Path, root: Path | None) -> File | LoadError:
 
 
 def shown(path: Path) -> str:
-    """A path as text that can be printed and sent, whatever bytes its name has."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    """A path as one line of text that can be printed and sent, whatever bytes its name has: escapes that would steer a
+    terminal are spelt out."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

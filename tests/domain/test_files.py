@@ -74,6 +74,7 @@ def test_a_name_of_any_bytes_can_be_printed(tmp_path: Path) -> None:
     odd = Path(os.fsdecode(b"sch\xf6n.md"))
     assert shown(odd) == "sch\\xf6n.md"
     shown(odd).encode()
+    assert shown(Path("a\x1b[31m\nb\x9b.md")) == r"a\x1b[31m\x0ab\x9b.md"
 
 
 def test_a_large_folder_is_not_gathered_before_the_first_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
