@@ -10,6 +10,9 @@ _WORD = re.compile(rf"\d+(?:[.,:]\d+)*|[{_UNSPACED}]+|[^\W\d_{_UNSPACED}]+")
 _FIRST_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _SUFFIX = re.compile(r"(?<=[a-z]{3})(?:ies|ing|ed|es|s|e|ly|y)$")
 
+_KNOWN_CHARS = 24
+"""Longer words are not remembered: a run of 180,000 Chinese characters would take 16 MB for good."""
+
 _STOP_WORDS = (
     "a an and are as at be been but by can could do does did for from had has have he her his how i if in into is it "
     "its me my of on or our she should so some than that the their them then there these they this to up us was we "
@@ -31,11 +34,17 @@ def terms(text: str) -> list[str]:
     return [term for word in telling for term in _parts(word)]
 
 
-@lru_cache(maxsize=1 << 16)
-def _parts(word: str) -> tuple[str, ...]:
+def _parts(word: str) -> Sequence[str]:
+    return _known_parts(word) if len(word) <= _KNOWN_CHARS else _made_parts(word)
+
+
+def _made_parts(word: str) -> Sequence[str]:
     if _FIRST_UNSPACED.match(word):
-        return tuple(word[at : at + 2] for at in range(max(1, len(word) - 1)))
+        return [word[at : at + 2] for at in range(max(1, len(word) - 1))]
     return (_SUFFIX.sub("", word),)
+
+
+_known_parts = lru_cache(maxsize=1 << 16)(_made_parts)
 
 
 def weights(query: Iterable[str], documents: Sequence[frozenset[str]]) -> dict[str, float]:

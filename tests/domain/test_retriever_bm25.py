@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from hasten import terms
+from hasten.retriever import bm25
 from hasten.retriever.bm25 import AVERAGE, K1, MAX_QUESTION_TERMS, B, codes, document_terms, question_terms
 from hasten.vectors.store import Terms
 
@@ -67,6 +69,24 @@ def test_a_long_question_keeps_its_codes() -> None:
     asked = question_terms(" ".join(f"word{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(400)) + " KX-440B")
     assert len(asked.ids) == MAX_QUESTION_TERMS
     assert np.isin(question_terms("KX-440B").ids, asked.ids).any()
+
+
+@pytest.mark.parametrize("filler", ["a-", "1,", "\ufdfa", "word "])
+def test_of_a_question_without_end_both_ends_are_read(filler: str) -> None:
+    asked = question_terms(f"KX-440B {filler * 100_000} PT-771C")
+    for code in ("KX-440B", "PT-771C"):
+        assert np.isin(question_terms(code).ids, asked.ids).all()
+    middle = question_terms(f"x {filler * 20_000} KX-440B {filler * 20_000} y")
+    assert not np.isin(question_terms("KX-440B").ids, middle.ids).any()
+
+
+def test_words_without_end_are_not_remembered() -> None:
+    """Each would take memory for as long as the process runs; a run of Chinese takes 84 bytes a character."""
+    document_terms("\u9000\u9000")
+    words, numbers = terms._known_parts.cache_info().misses, bm25._known_number.cache_info().misses
+    for long in ("\u9000" * 1000, "x" * 1000):
+        document_terms(long)
+    assert (terms._known_parts.cache_info().misses, bm25._known_number.cache_info().misses) == (words, numbers)
 
 
 def test_no_text_has_no_terms() -> None:

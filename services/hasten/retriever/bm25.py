@@ -23,6 +23,9 @@ AVERAGE = 80
 """Terms of an average chunk. A constant, because a measured one would change with every document, for all tenants."""
 MAX_QUESTION_TERMS = 128
 """The codes of a question come first, then its words in order."""
+MAX_QUESTION_CHARS = 16_000
+"""So much of a question is read, half of it from its end: it is read on the loop that answers the others."""
+_KNOWN_CHARS = 64
 _JOINT = r"-./:_#+\u2010-\u2015\u2212"
 _CODE = re.compile(rf"\w+(?:[{_JOINT}]\w+)*")
 _THOUSANDS = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])")
@@ -39,8 +42,13 @@ def document_terms(text: str) -> Terms:
 
 def question_terms(text: str) -> Terms:
     """The terms of a question, each once."""
-    first = dict.fromkeys(_all(text))
+    first = dict.fromkeys(_all(_ends(unicodedata.normalize("NFKC", _ends(text)))))
     return _sparse(dict.fromkeys(list(first)[:MAX_QUESTION_TERMS], 1.0))
+
+
+def _ends(text: str) -> str:
+    half = MAX_QUESTION_CHARS // 2
+    return text if len(text) <= MAX_QUESTION_CHARS else f"{text[:half]} {text[-half:]}"
 
 
 def _all(text: str) -> list[str]:
@@ -75,8 +83,14 @@ def _array(numbers: Iterable[int]) -> "np.ndarray[tuple[int], np.dtype[np.uint32
     return np.fromiter(numbers, dtype=np.uint32)
 
 
-@lru_cache(maxsize=1 << 16)
 def _number(term: str) -> int:
     """The same on every replica and after every start: with 100,000 different terms, one of a question shares its
-    number with another in 1 of 40,000 cases."""
+    number with another in 1 of 40,000 cases. Those of long terms are not remembered, since a term has no limit."""
+    return _known_number(term) if len(term) <= _KNOWN_CHARS else _made_number(term)
+
+
+def _made_number(term: str) -> int:
     return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=4).digest(), "little")
+
+
+_known_number = lru_cache(maxsize=1 << 16)(_made_number)
