@@ -220,6 +220,7 @@ def test_a_heading_that_is_too_long_to_be_one_is_text() -> None:
         ">" * 60_000,
         "`" * 60_000,
         "- " * 30_000,
+        "- a\n" * 30_000,
         "x" * 60_000,
         " " * 60_000,
         "a. " * 20_000,

@@ -6,6 +6,7 @@ heading, as far as they fit. Each chunk belongs to one passage, so the same text
 """
 
 import math
+from bisect import bisect_left, bisect_right
 
 import msgspec
 
@@ -146,7 +147,9 @@ def _sentences(text: str, block: Block, piece: Span) -> list[Span]:
     """What of a piece can be asked for by itself; a list's items, a table's rows, code as a whole, else sentences."""
     if block.kind == "code":
         return [piece]
-    inside = [part for part in block.parts if piece.start <= part.start and part.end <= piece.end] or [piece]
+    first = bisect_left(block.parts, piece.start, key=lambda part: part.start)
+    last = bisect_right(block.parts, piece.end, key=lambda part: part.end)
+    inside = block.parts[first:last] or [piece]
     found = inside if block.kind == "table" else [one for part in inside for one in sentences(text, part)]
     return [one for one in found if any(map(str.isalnum, text[one.start : one.end]))]
 
