@@ -72,6 +72,17 @@ async def test_nobody_joins_an_answer_that_no_change_event_speaks_of(
         assert len(peers.generated) == generations
 
 
+async def test_nobody_joins_it_while_a_worker_is_still_looked_for(
+    bus: Bus, orchestrator: Orchestrator, peers: Scripted
+) -> None:
+    peers.retrieved = {"volatile": ["prices"]}
+    peers.waits["route"] = lambda: len(peers.retrieves) >= 2
+    first = asyncio.ensure_future(ask(bus))
+    await until(lambda: any(flight.volatile for flight in orchestrator._flights.all))
+    await asyncio.gather(first, ask(bus))
+    assert len(peers.generated) == 2
+
+
 async def test_tags_of_a_whole_reply_are_tags_of_the_answer(
     bus: Bus, orchestrator: Orchestrator, peers: Scripted
 ) -> None:

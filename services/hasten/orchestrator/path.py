@@ -206,7 +206,7 @@ class Path:
         near, whole = await self._stages.embed() if self._plan.embeds else (None, False)
         vector = near if whole else None
         semantic = self._spawn(self._stages.semantic(vector)) if vector and self._plan.read_semantic else None
-        retrieve = self._spawn(self._stages.retrieve(near)) if self._request.knowledge else None
+        retrieve = self._spawn(self._retrieve(near)) if self._request.knowledge else None
         route = self._spawn(self._stages.route(vector, model=self._begun.model if self._begun else None))
         lookups = {lookup for lookup in (self._exact_task, semantic) if lookup is not None}
         while lookups:
@@ -220,6 +220,12 @@ class Path:
         routed, retrieved = await route, await retrieve if retrieve else Retrieved()
         routed, compressed = await self._stages.compress(routed, retrieved.passages)
         return Prepared(routed=routed, retrieved=retrieved, compressed=compressed, vector=vector)
+
+    async def _retrieve(self, vector: bytes | None) -> Retrieved:
+        """The passages. What no change event speaks of is joined no more from here on: routing may take its time."""
+        retrieved = await self._stages.retrieve(vector)
+        self._flight.volatile = bool(retrieved.volatile)
+        return retrieved
 
     def _why_not(self) -> dict[str, Any]:
         """Why the cache has not answered, and what the plan forbids."""
@@ -235,7 +241,6 @@ class Path:
             flight.read_seq = min(flight.read_seq, retrieved.read_seq)
             read = [*retrieved.tags, *(tag for one in retrieved.passages for tag in one.tags)]
             flight.tags = list(dict.fromkeys([*flight.tags, *read]))
-            flight.volatile = bool(retrieved.volatile)
         self._note_route(prepared.routed, compressed.messages)
         kept = set(compressed.used)
         used = [passage for passage in retrieved.passages if passage.id in kept]
