@@ -8,7 +8,6 @@ questions with an example of their label in the pool for which the best, or any,
 get one. Pools and questions come from one half of each data set by a hash of the text: 0 for choosing, 1 to report.
 """
 
-import argparse
 import csv
 import json
 import random
@@ -24,6 +23,7 @@ from rich.table import Table
 from hasten.compressor import examples
 from hasten.messages.chat import Example
 from loadtest.embedding import Embedding, Vectors
+from loadtest.halved import command
 from loadtest.pairs import DataError, Labelled
 
 POOLS, POOL, ASKED, OUTSIDE, FIT = 40, 150, 8, 4, 4
@@ -172,18 +172,7 @@ def show(report: Report) -> None:
 
 def main() -> int:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--half", type=int, choices=(0, 1), default=1, help="0: what the least likeness was chosen on")
-    parser.add_argument("--models", type=Path, default=Path(".hasten"), help="the data folder with models/")
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    report = evaluated(given.data, given.half, given.models)
-    if given.json:
-        print(msgspec.json.encode(report).decode())
-    else:
-        show(report)
-    return 0
+    return command(__doc__, "the least likeness was", evaluated, show)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ apart) whose sentences are in the prompt. `repeated` is the share of prompt toke
 previous prompt, in whole messages, over conversations of 30 rounds.
 """
 
-import argparse
 import re
 import sys
 import time
@@ -29,6 +28,7 @@ from hasten.messages.compress import Compress
 from hasten.models import SMALL
 from hasten.weights import folder
 from loadtest.conversations import Asked, chats, meetings
+from loadtest.halved import command
 from loadtest.pairs import DataError
 
 BUDGETS = {"qmsum": (500, 1000, 2000, 4000), "fow_cache conv-long": (200, 400, 800)}
@@ -205,18 +205,7 @@ def show(report: Report) -> None:
 
 def main() -> int:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--half", type=int, choices=(0, 1), default=1, help="0: what parameters were chosen on")
-    parser.add_argument("--models", type=Path, default=Path(".hasten"), help="the data folder with models/")
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    report = evaluated(given.data, given.half, given.models)
-    if given.json:
-        print(msgspec.json.encode(report).decode())
-    else:
-        show(report)
-    return 0
+    return command(__doc__, "parameters were", evaluated, show)
 
 
 if __name__ == "__main__":

@@ -284,26 +284,17 @@ class Bus:
         sent_headers = self._headers(deadline_ms, request_id, headers) | ({RESUMABLE: "1"} if resumable else {})
         ended_there = f"the process of the {probe} has ended"
         lookout = Lookout(probe, self._client, self.watch_reader, lambda: stream.lose(ended_there))
+        reply, forget_replies = self._open(lambda msg: _push(stream, topic, msg))
 
         def ended() -> None:
             forget_replies()
             lookout.stop()
 
-        async def abandon() -> None:
-            await self.cancel(topic, request_id, **{**tokens, "tenant": tenant})
-
-        def receive(msg: Msg) -> None:
-            try:
-                stream.push(reply_of(topic, msg))
-            except Failed as failed:
-                stream.fail(failed.failure)
-
-        reply, forget_replies = self._open(receive)
         stream = Stream(
             deadline_ms,
             idle_s,
             ended,
-            abandon,
+            lambda: self.cancel(topic, request_id, **{**tokens, "tenant": tenant}),
             next_seq=next_seq,
             first_s=first_s,
             resumable=resumable,
@@ -311,11 +302,10 @@ class Bus:
         )
         try:
             await self.send(subject, body, reply=reply, headers=sent_headers)
-        except nats.errors.Error as error:
+        except BaseException as error:
             ended()
-            raise Failed("disconnected", f"NATS: {type(error).__name__}", retry_after_ms=1000) from None
-        except BaseException:
-            ended()
+            if isinstance(error, nats.errors.Error):
+                raise Failed("disconnected", f"NATS: {type(error).__name__}", retry_after_ms=1000) from None
             raise
         return stream
 
@@ -373,3 +363,10 @@ class Bus:
         with contextlib.suppress(OSError):
             await self._client.close()
         return left
+
+
+def _push(stream: Stream, topic: Topic, msg: Msg) -> None:
+    try:
+        stream.push(reply_of(topic, msg))
+    except Failed as failed:
+        stream.fail(failed.failure)

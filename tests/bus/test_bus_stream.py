@@ -10,53 +10,15 @@ import pytest
 from nats.aio.msg import Msg
 from patience import until
 from small_talk import ECHO, TELL, Company, Said, Say, Tell, tell
+from stream_rig import Sender, ask, cancel, chunks, read
 
 from hasten.bus import Bus
 from hasten.deadline import REQUEST_ID, TENANT, now_ms
-from hasten.messages.chat import CANCEL, STOP, Accepted, ChatReply, Chunk, Done, Nothing, Ping
+from hasten.messages.chat import CANCEL, STOP, Accepted, ChatReply, Chunk, Done, Ping
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.generate import GENERATE, Generate
 from hasten.nats_server import NatsServer
 from hasten.service import PING_S, Call
-from hasten.stream import Stream
-
-
-async def ask(bus: Bus, count: int = 3, *, pause_s: float = 0.0, tenant: str = "acme", **options: Any) -> Stream:
-    return await bus.stream(TELL, Tell(count=count, pause_s=pause_s), tenant=tenant, **options)
-
-
-async def read(stream: Stream) -> list[Any]:
-    return [event async for event in stream if not isinstance(event, Ping)]
-
-
-def chunks(events: list[Any]) -> list[int]:
-    return [event.seq for event in events if isinstance(event, Chunk)]
-
-
-class Sender:
-    """A handler that sends what the test says, and remembers how it was stopped."""
-
-    def __init__(self) -> None:
-        self.begun, self.stopped = asyncio.Event(), asyncio.Event()
-        self.calls: list[Call] = []
-
-    async def for_ever(self, _: Tell, call: Call) -> None:
-        self.calls.append(call)
-        self.begun.set()
-        try:
-            for seq in range(1_000_000):
-                await call.send(Chunk(seq=seq, text="x"))
-                await asyncio.sleep(0.01)
-        finally:
-            self.stopped.set()
-
-    async def silent(self, _: Tell, call: Call) -> None:
-        self.calls.append(call)
-        self.begun.set()
-        try:
-            await asyncio.sleep(60)
-        finally:
-            self.stopped.set()
 
 
 async def raw_events(bus: Bus, body: bytes, *, headers: dict[str, str] | None = None) -> list[dict[str, Any]]:
@@ -141,17 +103,12 @@ async def test_the_end_is_said_once_when_it_and_a_cancel_meet(bus: Bus, company:
     await company.hear(TELL, quick)
     for number in range(60):
         stream = await ask(bus, request_id=f"r{number}")
-        cancelling = asyncio.create_task(_cancel(bus, f"r{number}", number * 0.0001))
+        cancelling = asyncio.create_task(cancel(bus, f"r{number}", number * 0.0001))
         ends = [event for event in await read(stream) if isinstance(event, Done | Failure)]
         assert len(ends) == 1
         assert isinstance(ends[0], Done) or ends[0].code == "cancelled"
         await cancelling
     assert bus.outstanding == 0
-
-
-async def _cancel(bus: Bus, request_id: str, after_s: float = 0.0, tenant: str = "acme") -> None:
-    await asyncio.sleep(after_s)
-    await bus.publish(CANCEL, Nothing(), tenant=tenant, request_id=request_id)
 
 
 async def test_silence_is_filled_with_pings_also_in_the_line(bus: Bus, company: Company) -> None:
@@ -281,106 +238,6 @@ async def test_the_deadline_ends_a_stream_on_both_sides(bus: Bus, company: Compa
     assert bus.outstanding == 0
 
 
-@pytest.mark.parametrize("how", ["for_ever", "silent"])
-async def test_leaving_a_stream_stops_its_sender(bus: Bus, company: Company, how: str) -> None:
-    sender = Sender()
-    service = await company.hear(TELL, getattr(sender, how))
-    async with await ask(bus):
-        await sender.begun.wait()
-    await asyncio.wait_for(sender.stopped.wait(), 20)
-    await until(lambda: service.active == 0)
-    assert bus.outstanding == 0
-
-
-async def test_a_reader_that_vanishes_without_a_word_stops_its_sender(
-    nats_server: NatsServer, bus: Bus, company: Company
-) -> None:
-    """The server's 503 for a chunk that nobody takes; a plain client neither pings nor cancels."""
-    sender = Sender()
-    service = await company.hear(TELL, sender.for_ever)
-    reader = await Bus.connect(nats_server.url)
-    inbox = reader.client.new_inbox()
-    taken: list[Msg] = []
-
-    async def take(msg: Msg) -> None:
-        taken.append(msg)
-
-    await reader.client.subscribe(inbox, cb=take)
-    await reader.client.publish("hasten.v1.tell.acme", b"{}", reply=inbox)
-    await until(lambda: len(taken) > 5)
-    assert [msgspec.json.decode(msg.data)["type"] for msg in taken[:3]] == ["accepted", "chunk", "chunk"]
-    assert not any(msg.headers for msg in taken), "a reader that is there gets the events and nothing else"
-    await reader.close()
-    await asyncio.wait_for(sender.stopped.wait(), 20)
-    await until(lambda: service.active == 0)
-    assert bus.outstanding == 0
-
-
-async def test_a_silent_sender_learns_from_its_pings_that_the_reader_vanished(
-    nats_server: NatsServer, bus: Bus, company: Company
-) -> None:
-    sender = Sender()
-    await company.hear(TELL, sender.silent)
-    reader = await Bus.connect(nats_server.url)
-    await ask(reader)
-    await sender.begun.wait()
-    await reader.client.close()
-    await asyncio.wait_for(sender.stopped.wait(), 20)
-    await until(lambda: bus.outstanding == 0)
-
-
-async def test_a_cancel_stops_only_that_request_of_that_tenant(bus: Bus, company: Company) -> None:
-    await company.hear(TELL, tell)
-    streams = {
-        (tenant, request_id): await ask(bus, count, pause_s=0.01, tenant=tenant, request_id=request_id)
-        for tenant, request_id, count in (
-            ("acme", "r1", 1_000_000),
-            ("acme", "r2", 60),
-            ("other", "r1", 60),
-            ("other", "r2", 60),
-        )
-    }
-    await _cancel(bus, "r1", 0.1)
-    await _cancel(bus, "r9")
-    whole = {key: await read(stream) for key, stream in streams.items()}
-    cancelled = whole.pop(("acme", "r1"))
-    assert cancelled[-1].code == "cancelled"
-    assert cancelled[-1].tokens_sent == len(chunks(cancelled))
-    for events in whole.values():
-        assert isinstance(events[-1], Done)
-        assert chunks(events) == list(range(60))
-
-
-async def test_a_cancel_reaches_a_request_in_the_line(bus: Bus, company: Company) -> None:
-    sender = Sender()
-    service = await company.hear(TELL, sender.silent, limit=1, waiting=5)
-    first = await ask(bus, request_id="first")
-    await sender.begun.wait()
-    second = await ask(bus, request_id="second")
-    await until(lambda: service.active == 2)
-    await _cancel(bus, "second")
-    assert (await read(second))[-1].code == "cancelled"
-    assert len(sender.calls) == 1
-    await first.aclose()
-    await until(lambda: service.active == 0)
-
-
-async def test_the_same_id_twice_is_refused_while_the_first_is_answered(bus: Bus, company: Company) -> None:
-    release = asyncio.Event()
-
-    async def held(body: Tell, call: Call) -> None:
-        await release.wait()
-        await tell(body, call)
-
-    await company.hear(TELL, held)
-    first = await ask(bus, request_id="same")
-    second = await read(await ask(bus, request_id="same"))
-    assert [event.code for event in second] == ["bad_request"]
-    release.set()
-    assert isinstance((await read(first))[-1], Done)
-    assert isinstance((await read(await ask(bus, request_id="same")))[-1], Done), "later it is free again"
-
-
 async def test_refused_requests_are_not_accepted(bus: Bus, company: Company) -> None:
     await company.hear(TELL, tell, limit=0)
     assert [event["type"] for event in await raw_events(bus, b"{}")] == ["failure"]
@@ -450,33 +307,6 @@ async def test_a_tenant_header_that_is_no_name_is_refused(bus: Bus, company: Com
     await company.hear(GENERATE, Sender().for_ever, slug="small", worker="w1")
     msg = await bus.client.request("hasten.v1.generate.small.w1", b'{"messages":[]}', headers={TENANT: "A B"})
     assert msgspec.json.decode(msg.data)["code"] == "bad_request"
-
-
-async def test_streams_left_in_the_middle_leave_nothing(bus: Bus, company: Company) -> None:
-    service = await company.hear(TELL, tell, limit=300)
-    for _ in range(3):
-        for stream in [await ask(bus, 10_000, pause_s=0.01) for _ in range(100)]:
-            await anext(stream)
-            await stream.aclose()
-    await until(lambda: service.active == 0)
-    assert bus.outstanding == 0
-
-
-async def test_a_reader_that_is_cancelled_leaves_its_stream(bus: Bus, company: Company) -> None:
-    sender = Sender()
-    await company.hear(TELL, sender.silent)
-
-    async def reading() -> None:
-        async with await ask(bus) as stream:
-            await read(stream)
-
-    task = asyncio.create_task(reading())
-    await sender.begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await asyncio.wait_for(sender.stopped.wait(), 20)
-    await until(lambda: bus.outstanding == 0)
 
 
 async def test_the_first_chunk_does_not_wait_for_later_ones(bus: Bus, company: Company) -> None:

@@ -226,6 +226,7 @@ async def test_a_replica_registers_again_when_the_bucket_is_gone(nats_server: Na
                         break
                 await asyncio.sleep(0.1)
         await again(replica)
+        assert replica.fresh("acme", ["other:1"], replica.applied)
 
 
 def test_replicas_of_a_kind_agree_on_whose_turn_it_is() -> None:

@@ -110,6 +110,7 @@ async def test_leaving_the_loop_stops_the_generation(hasten: Hasten, stub: Stub)
         if isinstance(event, Chunk):
             break
     await asyncio.wait_for(stub.stopped.wait(), 20)
+    assert len(stub.requests) == 1
 
 
 async def test_cancelling_the_task_stops_the_generation(hasten: Hasten, stub: Stub) -> None:

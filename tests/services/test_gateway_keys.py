@@ -58,6 +58,7 @@ async def test_a_record_that_is_none_gives_nobody_access(bus: Bus) -> None:
         await eventually(lambda: ring.tenant_of(key) == "acme")
         await bucket.put(name, record)
         await eventually(lambda: ring.tenant_of(key) is None)
+        assert await tenant_of(bus, key) is None
     await ring.close()
 
 

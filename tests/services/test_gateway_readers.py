@@ -158,6 +158,8 @@ async def test_a_cancellation_that_was_lost_is_sent_again(bus: Bus) -> None:
             await client.read()
         await eventually(lambda: bool(heeded))
         await eventually(lambda: made.gateway.report()["chats"] == 0)
+    assert len(words) > 1
+    assert len(set(heeded)) == 1
 
 
 async def test_a_reader_that_stops_reading_is_cut_off_and_others_keep_pace(bus: Bus) -> None:
@@ -184,6 +186,7 @@ async def test_a_reader_that_closed_its_half_and_stops_reading_is_cut_off(bus: B
             client.socket.shutdown(socket.SHUT_WR)
             await eventually(lambda: len(made.stopped) == 1)
             await eventually(lambda: made.gateway.report()["connections"] == 0)
+            assert made.stopped == [made.heard[0][1].request_id]
 
 
 async def test_a_finished_answer_that_nobody_reads_does_not_keep_its_connection(bus: Bus) -> None:
@@ -195,6 +198,7 @@ async def test_a_finished_answer_that_nobody_reads_does_not_keep_its_connection(
         async with raw(made, STREAM):
             await eventually(lambda: len(made.heard) == 1)
             await eventually(lambda: made.gateway.report()["connections"] == 0)
+            assert made.gateway.report()["chats"] == 0
 
 
 async def test_a_slow_reader_gets_every_word_in_fewer_frames(made: Edge) -> None:

@@ -196,6 +196,7 @@ async def test_a_reader_who_leaves_ends_both_attempts(rig: Rig) -> None:
     await stream.aclose()
     await until(lambda: sorted(rig.peers.cancelled) == ["w1", "w2"])
     await until(lambda: not orchestrator.report()["flights"] and not rig.client.outstanding)
+    assert sorted(name for name, _ in rig.peers.generated) == ["w1", "w2"], "nobody else was asked"
 
 
 async def test_identical_requests_share_a_hedged_generation(rig: Rig) -> None:

@@ -5,16 +5,14 @@ The client is tried in its local mode and over HTTP, against a stand-in for the 
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
 import pytest
 import pytest_asyncio
-from qdrant_front import QdrantFront, listening
+from store_rig import Made, make
 
-from hasten.vectors.opening import store
 from hasten.vectors.store import IndexKind, Point, Scalar, StoreError, Vector, VectorStore, Where
 
 DIM = 8
@@ -26,17 +24,7 @@ INDEXES: dict[str, IndexKind] = {
     "score": "float",
     "live": "bool",
 }
-Made = Callable[[], VectorStore]
-
-
-@pytest_asyncio.fixture(params=["embedded", ":memory:", "http"])
-async def make(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Made]:
-    """Makes stores of one kind on one collection."""
-    if request.param == "http":
-        async with listening(QdrantFront()) as url:
-            yield lambda: store(url, tmp_path, "things")
-    else:
-        yield lambda: store(request.param, tmp_path, "things")
+__all__ = ["make"]
 
 
 @pytest_asyncio.fixture

@@ -2,7 +2,7 @@
 
 import math
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +10,15 @@ import numpy as np
 import pytest
 import pytest_asyncio
 from qdrant_front import QdrantFront, listening
+from store_rig import Made, make
 
 from hasten.vectors.opening import store
 from hasten.vectors.store import IndexKind, Match, Point, StoreError, Terms, VectorStore, Where
 
 DIM = 4
 INDEXES: dict[str, IndexKind] = {"tenant": "keyword", "collection": "keyword", "n": "integer"}
-Made = Callable[[], VectorStore]
+__all__ = ["make"]
 NEVER = 4_294_967_295
-
-
-@pytest_asyncio.fixture(params=["embedded", ":memory:", "http"])
-async def make(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Made]:
-    """Makes stores of one kind on one collection."""
-    if request.param == "http":
-        async with listening(QdrantFront()) as url:
-            yield lambda: store(url, tmp_path, "things")
-    else:
-        yield lambda: store(request.param, tmp_path, "things")
 
 
 @pytest_asyncio.fixture

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hasten.cache.opinions.model import WINDOW, OpinionError, shares, yes_label
-
-PADS = ("[PAD]", "<pad>")
+from hasten.onnx_folder import opened, padding
 
 
 class OnnxModel:
@@ -19,17 +18,11 @@ class OnnxModel:
 
     def __init__(self, folder: Path, threads: int) -> None:
         try:
-            import onnxruntime
-            from tokenizers import Tokenizer
+            self._session, self._tokenizer = opened(folder, threads)
         except ImportError:
             raise OpinionError("a second opinion by ONNX needs onnxruntime: pip install 'hasten[opinion]'") from None
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        graph, vocabulary = _only(folder, "model.onnx", "*.onnx"), _only(folder, "tokenizer.json", "tokenizer.json")
-        self._session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
-        self._tokenizer = Tokenizer.from_file(str(vocabulary))
+        except ValueError as error:
+            raise OpinionError(str(error)) from None
         self._inputs = {node.name: node.shape for node in self._session.get_inputs()}
         self._prepare()
         self._yes = yes_label(self._logits)
@@ -37,8 +30,7 @@ class OnnxModel:
     def _prepare(self) -> None:
         length = next(iter(self._inputs.values()))[1]
         fixed = length if isinstance(length, int) else None
-        known = [(self._tokenizer.token_to_id(pad), pad) for pad in PADS]
-        pad_id, pad = next((found for found in known if found[0] is not None), (0, PADS[0]))
+        pad_id, pad = padding(self._tokenizer)
         self._window = fixed or WINDOW
         self._tokenizer.no_truncation()
         if fixed:
@@ -59,12 +51,3 @@ class OnnxModel:
         """The probability of the label that says yes; 0 for a pair that is longer than the window."""
         read = self._tokenizer.encode(premise, claim)
         return float(shares(self._run(read))[self._yes]) if len(read.ids) <= self._window else 0.0
-
-
-def _only(folder: Path, usual: str, pattern: str) -> Path:
-    found = sorted(folder.rglob(pattern))
-    named = [path for path in found if path.name == usual]
-    for paths in (named, found):
-        if len(paths) == 1:
-            return paths[0]
-    raise OpinionError(f"{folder} holds {len(found)} files {pattern}: a second opinion needs one, or one {usual}")

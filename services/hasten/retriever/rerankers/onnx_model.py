@@ -6,29 +6,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hasten.onnx_folder import opened, padding
 from hasten.retriever.rerankers.model import RerankError
-
-PADS = ("[PAD]", "<pad>")
 
 
 class OnnxModel:
     """The graph in `folder` or below it (`model.onnx`, or the only one), with the tokenizer.json there."""
 
     def __init__(self, folder: Path, window: int, threads: int) -> None:
-        try:
-            import onnxruntime
-            from tokenizers import Tokenizer
-        except ImportError:
-            raise RerankError("reranking by ONNX needs onnxruntime: pip install 'hasten[embedded]'") from None
         if not folder.is_dir():
             raise RerankError(f"[retriever] rerank names {folder}, which is no folder")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        graph, vocabulary = _only(folder, "model.onnx", "*.onnx"), _only(folder, "tokenizer.json", "tokenizer.json")
-        self._session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
-        self._plain, self._pairs = (Tokenizer.from_file(str(vocabulary)) for _ in range(2))
+        try:
+            self._session, self._plain = opened(folder, threads)
+        except ImportError:
+            raise RerankError("reranking by ONNX needs onnxruntime: pip install 'hasten[embedded]'") from None
+        except ValueError as error:
+            raise RerankError(str(error)) from None
+        self._pairs = type(self._plain).from_str(self._plain.to_str())
         self._inputs = {node.name: node.shape for node in self._session.get_inputs()}
         self._prepare(window)
         self.special = int(self._pairs.num_special_tokens_to_add(is_pair=True))
@@ -36,8 +30,7 @@ class OnnxModel:
     def _prepare(self, window: int) -> None:
         length = next(iter(self._inputs.values()))[1]
         fixed = length if isinstance(length, int) else None
-        known = [(self._pairs.token_to_id(pad), pad) for pad in PADS]
-        pad_id, pad = next((found for found in known if found[0] is not None), (0, PADS[0]))
+        pad_id, pad = padding(self._pairs)
         self.window = fixed or window
         self._plain.no_truncation()
         self._plain.no_padding()
@@ -61,12 +54,3 @@ class OnnxModel:
         fed = {name: np.array([getattr(one, rows[name]) for one in read], dtype=np.int64) for name in self._inputs}
         made: NDArray[np.float32] = np.asarray(self._session.run(None, fed)[0], dtype=np.float32)
         return made.reshape(len(read), -1)
-
-
-def _only(folder: Path, usual: str, pattern: str) -> Path:
-    found = sorted(folder.rglob(pattern))
-    named = [path for path in found if path.name == usual]
-    for paths in (named, found):
-        if len(paths) == 1:
-            return paths[0]
-    raise RerankError(f"{folder} holds {len(found)} files {pattern}: reranking needs one, or one {usual}")
