@@ -17,6 +17,7 @@ from hasten.compressor.tokenizer_folder import TokenizerFolder
 from hasten.messages.chat import Turn
 from hasten.messages.compress import Compress
 from hasten.messages.failure import Failed
+from hasten.messages.retrieve import Passage
 
 CHATML = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
@@ -211,3 +212,17 @@ def test_a_tokenizer_without_a_template_is_estimated(tmp_path: Path, caplog: pyt
 def test_a_name_never_leaves_the_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(Failed, match="bad_request"):
         TokenizerFolder(tmp_path).load(name)
+
+
+def test_a_text_that_the_template_gives_by_itself_takes_no_room_from_the_passages(tmp_path: Path) -> None:
+    own = "{% if messages[0]['role'] != 'system' %}" + "Be helpful. " * 20 + "{% endif %}"
+    plain, wordy = (
+        HfTokenizer(byte_tokenizer(tmp_path / name, template))
+        for name, template in (("plain", CHATML), ("wordy", own + CHATML))
+    )
+    facts = [f"Parcel {at} weighs {at} kilos." for at in range(60)]
+    passages = [Passage(id="p", collection="c", document="d", text=" ".join(facts), score=1.0)]
+    request = Compress(messages=[HELLO], passages=passages, token_budget=900)
+    with_own, without = (compress(request, one, Settings().policy()) for one in (wordy, plain))
+    assert with_own.messages == without.messages
+    assert 900 - with_own.tokens_after < 2 * len(facts[-1])

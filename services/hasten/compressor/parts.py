@@ -55,12 +55,12 @@ class Parts:
     def _measure(self, counter: TokenCounter, wording: Wording) -> None:
         turns = [turn for turns in self.talk.rounds for turn in turns]
         shown = [text for example in self.examples for text in (example.user, example.assistant)]
-        own = (wording.introduction if self.talk.system else wording.instruction) + wording.question
+        own = (wording.introduction if self.talk.system else "") + wording.question
         counted = iter(counter.counts([*map(written, turns), *shown, own, wording.earlier + wording.question]))
         per_turn = counter.per_turn
         self.round_sizes = [sum(next(counted) + per_turn for _ in turns) for turns in self.talk.rounds]
         self.example_sizes = [next(counted) + next(counted) + 2 * per_turn for _ in self.examples]
-        self.introduction = next(counted) + per_turn
+        self.introduction = next(counted) + (0 if self.talk.system else _system_tokens(counter, wording.instruction))
         self._recall_introduction = next(counted) + per_turn
 
     def _is_pinned(self, turns: Iterable[Turn]) -> bool:
@@ -191,6 +191,14 @@ class Parts:
     def sources(self, plan: Plan) -> list[Source]:
         """What stands in the prompt of each passage, in the order of their numbers."""
         return [_source(one, units) for one, units in zip(self.documents, plan.units, strict=True) if units]
+
+
+def _system_tokens(counter: TokenCounter, instruction: str) -> int:
+    """What a system turn adds to a prompt without one, to which many templates give a text of their own instead."""
+    if not instruction:
+        return 0
+    user = Turn(role="user", content="")
+    return counter.prompt([Turn(role="system", content=instruction), user]) - counter.prompt([user])
 
 
 def flat(groups: Iterable[Sequence[Turn]]) -> list[Turn]:
