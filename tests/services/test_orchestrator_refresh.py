@@ -69,7 +69,7 @@ async def test_who_misses_while_it_is_made_anew_reads_along(replicas: Replicas, 
     await replicas.ask(one)
     await until(lambda: peers.generated)
     peers.exact = None
-    one.unit._recent._hits.clear()
+    one.unit._means.recent._hits.clear()
     streams = [await replicas.stream(replica) for replica in (other, one)]
     await until(lambda: one.followers == 2)
     assert one.leases.get("followed") == other.leases.get("followed") == 1

@@ -11,6 +11,7 @@ from hasten.messages.chat import ChatRequest, Turn, needs_of
 from hasten.messages.failure import Failed
 from hasten.models import AUTO
 from hasten.orchestrator.follow_up import goes_on, retrieval_query
+from hasten.topics import BadName, checked
 
 CHARS_PER_TOKEN = 3.5
 """Of English text in current tokenizers; only the router's first estimate uses it."""
@@ -94,6 +95,15 @@ def plan_of(request: ChatRequest) -> Plan:
         prompt_tokens=int(sum(len(turn.text) for turn in request.messages) / CHARS_PER_TOKEN) + 8,
         explain=request.explain,
     )
+
+
+def check_collections(request: ChatRequest) -> None:
+    """Raises Failed(bad_request) for knowledge that no collection can be named."""
+    for name in request.knowledge:
+        try:
+            checked("collection", name)
+        except BadName as error:
+            raise Failed("bad_request", str(error), param="knowledge") from None
 
 
 def stops(stop: str | list[str] | None) -> list[str]:

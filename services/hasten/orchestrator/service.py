@@ -5,29 +5,27 @@ import contextlib
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any
 
-import nats.errors
-
 from hasten.bus import Bus
 from hasten.changes.settings import Changes
 from hasten.deadline import now_ms
-from hasten.fingerprint import question_hash
 from hasten.freshness import Freshness
 from hasten.limit import SHARE
-from hasten.messages.cache import SERVED, CacheHit, Served
-from hasten.messages.chat import CHAT, FINISHED, ChatRequest, Chunk, Done, Finished, Note
+from hasten.messages.cache import CacheHit
+from hasten.messages.chat import CHAT, ChatRequest, Chunk, Note
 from hasten.messages.explain import EXPLAIN
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.follow import FOLLOW, Basis, Follow
 from hasten.messages.resume import REJOIN, RESUME, Resume
 from hasten.orchestrator import resume
-from hasten.orchestrator.domain import Plan, lease_key, plan_of
+from hasten.orchestrator.announcer import Announcer
+from hasten.orchestrator.domain import Plan, check_collections, lease_key, plan_of
 from hasten.orchestrator.explain import Explainer
 from hasten.orchestrator.flight import Flight, Flights
 from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.lease import Lease, Leases
+from hasten.orchestrator.means import Means
 from hasten.orchestrator.meter import PromptMeter
 from hasten.orchestrator.path import Path
-from hasten.orchestrator.permission import outcome_of
 from hasten.orchestrator.reader import Differs, Reader
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.refresh import Refresher
@@ -36,11 +34,7 @@ from hasten.orchestrator.seat import Seats
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.share import Share
 from hasten.service import Call, Service
-from hasten.telemetry import counter, histogram
-from hasten.topics import BadName, checked, random_id
 
-_answers = counter("answers_total", "Requests that ended, by source of the answer or failure code", "source")
-_ttft = histogram("ttft_seconds", "From a request's arrival to its first chunk", "source")
 CALLERS_FAULT = frozenset({"bad_request", "unsupported", "context_overflow", "model_not_found", "too_large"})
 """Failures that an identical request would meet as well."""
 EXPLAINED = 16
@@ -58,12 +52,17 @@ class Orchestrator:
         self._bus, self._settings, self._freshness = bus, settings, freshness
         self._flights = Flights()
         self._seats = Seats(settings.grace_s)
-        self._recent = Recent(settings.recent_entries, settings.recent_s)
         self._hedges = Hedges(settings.hedge_share, settings.hedge_burst)
         self._meter = PromptMeter()
-        self._source = random_id()
-        self._finished = 0
-        self._counts: dict[str, int] = {}
+        self._means = Means(
+            bus=bus,
+            settings=settings,
+            freshness=freshness,
+            recent=Recent(settings.recent_entries, settings.recent_s),
+            hedges=self._hedges,
+            on_prompt=self._meter.observe,
+        )
+        self._announcer = Announcer(bus)
         self.service = Service(
             bus, "orchestrator", "Answers chat requests", report=self.report, on_cancel=self._seats.on_cancel
         )
@@ -89,7 +88,7 @@ class Orchestrator:
         return {
             "flights": len(self._flights.all),
             "seats": len(self._seats),
-            "answers": dict(self._counts),
+            "answers": dict(self._announcer.counts),
             "leases": dict(self._leases.counts),
             "hedges": dict(self._hedges.counts),
             "applied": self._freshness.applied,
@@ -97,8 +96,7 @@ class Orchestrator:
         }
 
     async def _chat(self, request: ChatRequest, call: Call) -> None:
-        for name in request.knowledge:
-            _check_collection(name)
+        check_collections(request)
         reader = Reader(call, plan_of(request), self._deadline_ms(request, call, now_ms()))
         await self._serve(reader, self._follow(request, reader))
 
@@ -113,7 +111,7 @@ class Orchestrator:
         except TimeoutError:
             await reader.end(Failure(code="deadline", detail="the deadline passed", tokens_sent=reader.chunks))
         finally:
-            await self._announce(reader)
+            await self._announcer.announce(reader)
 
     async def _resume(self, body: Resume, call: Call) -> None:
         """Goes on with a lost stream: with its flight here, or where it was, or from what the caller has of it."""
@@ -138,8 +136,7 @@ class Orchestrator:
 
     async def _begin_again(self, body: Resume, call: Call) -> None:
         begun = resume.Begun.of(body)
-        for name in begun.request.knowledge:
-            _check_collection(name)
+        check_collections(begun.request)
         asked_ms = min(max(0, body.asked_ms) or now_ms(), now_ms())
         deadline_ms = self._deadline_ms(begun.request, call, asked_ms)
         reader = Reader(call, begun.plan, deadline_ms, chunks=len(body.shown), shown=begun.text)
@@ -258,9 +255,7 @@ class Orchestrator:
         def on_hit(hit: CacheHit) -> None:
             self._refresher.consider(request, plan, flight.tenant, self._freshness.epoch, hit)
 
-        settings, freshness, recent, hedges = self._settings, self._freshness, self._recent, self._hedges
-        meter = self._meter.observe
-        return Path(self._bus, settings, freshness, recent, request, plan, flight, share, on_hit, meter, hedges, begun)
+        return Path(self._means, request, plan, flight, share, on_hit, begun)
 
     async def _lead(self, body: Follow, call: Call) -> None:
         """Lets another replica read along with a flight that this one leads."""
@@ -281,40 +276,6 @@ class Orchestrator:
                     told = None
                 await call.send(event)
 
-    async def _announce(self, reader: Reader) -> None:
-        call, plan = reader.call, reader.plan
-        outcome = "done" if isinstance(reader.ended, Done) else getattr(reader.ended, "code", "cancelled")
-        done = reader.ended if isinstance(reader.ended, Done) else Done(finish_reason="")
-        source = done.cache if outcome == "done" else outcome
-        self._finished += 1
-        self._counts[source] = self._counts.get(source, 0) + 1
-        _answers.labels(source).inc()
-        if reader.chunks and not reader.resumed:
-            _ttft.labels(source).observe(reader.ttft_ms / 1000)
-        flight = reader.flight
-        found = outcome_of(done.cache, reader.hit, flight.miss if flight else None, asked=plan.read_exact)
-        event = Finished(
-            source=self._source,
-            seq=self._finished,
-            request_id=call.request_id,
-            outcome=outcome,
-            cache=done.cache,
-            model=done.model,
-            slug=flight.slug if flight and not reader.rejoined else "",
-            worker=flight.worker if flight and not reader.rejoined else "",
-            ttft_ms=reader.ttft_ms,
-            worker_ttft_ms=flight.worker_ttft_ms if flight and not reader.rejoined else 0.0,
-            total_ms=round(reader.watch.elapsed_ms(), 3),
-            usage=done.usage,
-            timings_ms=done.timings_ms,
-            **found,
-        )
-        with contextlib.suppress(nats.errors.Error, Failed):
-            await self._bus.publish(FINISHED, event, tenant=call.tenant)
-            if reader.hit.get("hit") == "semantic":
-                served = Served(entry_id=reader.hit["entry_id"], question=question_hash(plan.fingerprint.text))
-                await self._bus.publish(SERVED, served, tenant=call.tenant, request_id=call.request_id)
-
     async def drain(self) -> None:
         """Stops hearing and waits until every answer has been read, here and elsewhere, and stored."""
         await self.service.drain()
@@ -330,13 +291,6 @@ class Orchestrator:
         await self._refresher.close()
         await self._leases.close()
         await self._freshness.close()
-
-
-def _check_collection(name: str) -> None:
-    try:
-        checked("collection", name)
-    except BadName as error:
-        raise Failed("bad_request", str(error), param="knowledge") from None
 
 
 def build(settings: Settings, bus: Bus, changes: Changes | None = None) -> Orchestrator:
