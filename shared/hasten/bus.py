@@ -22,6 +22,7 @@ from hasten.outage import AGAIN_S, Outage, is_unavailable
 from hasten.stream import IDLE_S, Stream
 from hasten.telemetry import counter, logger, where
 from hasten.topics import Topic, checked, random_id
+from hasten.tracing import TRACEPARENT, Tracing
 from hasten.tries import Tries, reply_of
 
 INBOX = "_INBOX"
@@ -61,6 +62,8 @@ class Bus:
         self._telling: set[asyncio.Task[None]] = set()
         self._outage = Outage()
         self.js = client.jetstream(timeout=5)
+        self.tracing: Tracing | None = None
+        """Where its process makes spans, and takes their context along."""
 
     @classmethod
     async def connect(
@@ -161,6 +164,8 @@ class Bus:
         made[DEADLINE] = str(int(deadline_ms))
         if request_id is not None:
             made[REQUEST_ID] = checked("request id", request_id)
+        if self.tracing is not None and TRACEPARENT not in made:
+            made |= self.tracing.headers()
         return made
 
     def _payload(self, body: Any) -> bytes:

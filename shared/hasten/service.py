@@ -21,6 +21,7 @@ from hasten.messages.chat import CANCEL, STOP
 from hasten.messages.failure import Failed, Failure
 from hasten.telemetry import counter, gauge, histogram, logger, where
 from hasten.topics import PING_S, BadName, Reply, Topic, random_id
+from hasten.tracing import Span, Tracing
 
 __all__ = ["PING_S", "Admit", "Call", "Handler", "Service"]
 
@@ -199,9 +200,12 @@ class Service:
         assert task is not None
         call: Call | None = None
         reply: Any = None
+        span = None if self.bus.tracing is None else self._span(self.bus.tracing, heard, msg)
         try:
             call = self._tasks[task] = Call(self.bus, heard.topic, msg, heard.topic.parse(msg.subject), task)
-            call.replica = self.id
+            call.replica, call.span = self.id, span
+            if span is not None:
+                span.set({"hasten.tenant": call.tenant, "hasten.request_id": call.request_id})
             reply = await self._admit(heard, msg, call)
         except BadName as error:
             reply = Failure(code="bad_request", detail=str(error))
@@ -211,10 +215,21 @@ class Service:
             reply = self._broken(heard, error)
         if call is None or not call.close():
             reply = await self._finish(heard, msg, _with_sent(reply, call))
-        self._count(heard, reply, time.perf_counter() - started)
+        code = reply.code if isinstance(reply, Failure) else call.failed if call is not None else None
+        self._count(heard, code, time.perf_counter() - started)
+        if span is not None:
+            span.end(code)
 
-    def _count(self, heard: _Heard, reply: Any, seconds: float) -> None:
-        error = reply.code if isinstance(reply, Failure) else None
+    def _span(self, tracing: Tracing, heard: _Heard, msg: Msg) -> Span:
+        """The span of one request, beneath that of its caller."""
+        about = {
+            "messaging.system": "nats",
+            "messaging.operation.type": "process",
+            "messaging.destination.template": heard.topic.template,
+        }
+        return tracing.serve(self.name, heard.topic.name, msg.headers or {}, about)
+
+    def _count(self, heard: _Heard, error: str | None, seconds: float) -> None:
         heard.endpoint.handled(seconds, error)
         (heard.done if error is None else _requests.labels(self.name, heard.topic.name, error)).inc()
         heard.seconds.observe(seconds)

@@ -79,7 +79,7 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One HTTP request."""
-        path = self._label(scope["path"])
+        path = self.label(scope["path"])
 
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -100,7 +100,8 @@ class Door:
             self.active -= 1
             _active.dec()
 
-    def _label(self, path: str) -> str:
+    def label(self, path: str) -> str:
+        """The route of a path, as metrics and spans have it: any that we do not serve is `other`."""
         if path in self._paths:
             return path
         return "/v1/models" if path.startswith("/v1/models/") else "other"

@@ -10,6 +10,7 @@ from hasten.gateway.health import Health
 from hasten.gateway.models import Catalogue
 from hasten.gateway.server import HttpServer
 from hasten.gateway.settings import Settings
+from hasten.gateway.traced import Traced
 from hasten.keys import KeyRing
 from hasten.service import Service
 
@@ -22,7 +23,8 @@ class Gateway:
         self._chat = Chat(bus, settings, keys)
         embeddings, catalogue = Embeddings(bus, settings, keys), Catalogue(bus, keys)
         self._app = build_app(self._chat, embeddings, catalogue, Health(bus), limit=settings.max_requests)
-        self._http = HttpServer(self._app, settings.http, settings.write_timeout_s)
+        app = self._app if bus.tracing is None else Traced(self._app, bus.tracing, self._app.label)
+        self._http = HttpServer(app, settings.http, settings.write_timeout_s)
         self.service = Service(bus, "gateway", "Serves OpenAI's HTTP API", report=self.report)
 
     @property

@@ -104,7 +104,7 @@ class Attempt:
             worker=self.routed.worker,
             deadline_ms=self._flight.deadline_ms,
             request_id=self.request_id,
-            headers={TENANT: self._flight.tenant},
+            headers={TENANT: self._flight.tenant, **(self._marks[0].headers or {})},
             idle_s=self._silence_s,
             probe="worker",
         )
@@ -139,15 +139,15 @@ class Attempt:
     def _mark(self, event: Chunk | Done | Failure) -> None:
         where = f"{self.routed.model} on {self.routed.worker}"
         if isinstance(event, Failure):
-            self._end("failed", f"{where}: {event.code}")
+            self._end("failed", f"{where}: {event.code}", event.code)
         elif isinstance(event, Done):
             self._end("ran", where)
         elif self._marks[-1].name == "first_token":
             self._marks[-1].end("ran", where)
 
-    def _end(self, outcome: Outcome, reason: str) -> None:
+    def _end(self, outcome: Outcome, reason: str, code: str = "") -> None:
         for mark in self._marks:
-            mark.end(outcome, reason)
+            mark.end(outcome, reason, code)
 
     async def _next(self) -> Chunk | Done | Failure:
         if self._stream is not None:

@@ -9,6 +9,7 @@ from hasten.messages.failure import Failed, Failure
 from hasten.orchestrator.domain import Plan
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.relay import SHARED
+from hasten.orchestrator.spans import conclude, link
 from hasten.orchestrator.timeline import data_of, since
 from hasten.service import Call
 from hasten.telemetry import Stopwatch
@@ -89,6 +90,8 @@ class Reader:
         self.shared = shared
         if flight is not self.flight:
             self.flight, self._heard, self._owed = flight, 0, self._shown
+            if shared:
+                link(self.call, flight.timeline)
         if isinstance(event, Chunk):
             await self._chunk(event)
         elif isinstance(event, Done | Failure):
@@ -131,6 +134,7 @@ class Reader:
     async def end(self, event: Done | Failure) -> None:
         """Sends the last event, and before it what ran when, where that is to be explained."""
         self.ended = event
+        conclude(self.call, event, self.ttft_ms)
         if self.plan.explain and self.flight is not None:
             later_ms = self.flight.watch.elapsed_ms() - self.watch.elapsed_ms()
             await self.call.send(Note(kind="timeline", data=data_of(since(self.flight.timeline.stages, later_ms))))

@@ -48,6 +48,7 @@ class Stages:
                 deadline_ms=flight.deadline_ms,
                 request_id=request_id,
                 again_s=self._again_s(stage),
+                headers=mark.headers,
             )
             mark.end(*came_of(reply))
         self._flight.watch.record(stage, since)

@@ -51,21 +51,22 @@ class Mark:
     """A stage that has begun. As a context it ends with it: failed by an error, cancelled by anything else that leaves
     it early. The first `end` counts."""
 
-    __slots__ = ("_timeline", "end_ms", "headers", "name", "outcome", "reason", "span", "start_ms")
+    __slots__ = ("_timeline", "code", "end_ms", "headers", "name", "outcome", "reason", "span", "start_ms")
 
     def __init__(self, timeline: "Timeline", name: str, start_ms: float) -> None:
         self._timeline, self.name, self.start_ms = timeline, name, start_ms
         self.end_ms: float | None = None
         self.outcome: Outcome = "ran"
-        self.reason = ""
+        self.reason = self.code = ""
         self.headers: dict[str, str] | None = None
         """What requests of this stage take along, from the observer."""
         self.span: Any = None
         """The observer's own."""
 
-    def end(self, outcome: Outcome = "ran", reason: str = "") -> None:
-        """Ends it now."""
+    def end(self, outcome: Outcome = "ran", reason: str = "", code: str = "") -> None:
+        """Ends it now; `code` is that of a failure where the reason says more."""
         if self.end_ms is None:
+            self.code = code or reason
             self.end_ms, self.outcome, self.reason = self._timeline.now_ms(), outcome, reason
             self._timeline.ended(self)
 

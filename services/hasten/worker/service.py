@@ -25,6 +25,7 @@ from hasten.worker.engines import End, Engine, EngineError, engine_class
 from hasten.worker.line import Line, Place
 from hasten.worker.pace import Pace
 from hasten.worker.settings import Settings
+from hasten.worker.span import GenerationSpan
 from hasten.worker.speed import Speed
 
 log = logger("worker")
@@ -133,7 +134,10 @@ class Worker:
                 check_in_time(0.0, pace.slot_ms(tokens, request.max_tokens), call.remaining_s() * 1000)
             self._check_well()
             began = clock.elapsed_ms()
-            done = await self._answer(with_defaults(made_safe(request), self._defaults()), call, clock, place)
+            request = with_defaults(made_safe(request), self._defaults())
+            with GenerationSpan(self._bus.tracing, self._model, request) as span:
+                done = await self._answer(request, call, clock, place)
+                span.done(done)
             held = clock.elapsed_ms() - began
             first, answer = clock.stages.get("first_token", held), done.usage.completion_tokens
             pace.ended(_now_ms(), tokens, first, answer, held)
