@@ -4,19 +4,22 @@ Everything is as the OTEL_* variables say (endpoint, headers, sampler, batches, 
 number or a code: no prompt, answer, document, vector or key.
 """
 
+import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from hasten.settings import SettingsError
 from hasten.telemetry import logger
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+    from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
     from opentelemetry.trace import Span as OtelSpan
+    from opentelemetry.trace import Tracer
 
 log = logger("tracing")
 Scalar = str | bool | int | float
@@ -73,7 +76,7 @@ class Tracing:
         self._processor, self._environ = processor, environ
         self._propagator = TraceContextTextMapPropagator()
         self._kinds = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT, "internal": SpanKind.INTERNAL}
-        self._providers: dict[str, TracerProvider] = {}
+        self._tracers: dict[str, Tracer] = {}
 
     def begin(
         self,
@@ -87,8 +90,7 @@ class Tracing:
         """A span (server, client or internal) beneath the current one, or beneath the one of `within`."""
         from opentelemetry import trace
 
-        tracer = self._provider(service).get_tracer(f"hasten.{service}", version("hasten"))
-        span = tracer.start_span(name, within, self._kinds[kind], _known(attributes or {}))
+        span = self._tracer(service).start_span(name, within, self._kinds[kind], _known(attributes or {}))
         return Span(span, trace.set_span_in_context(span, within))
 
     def serve(self, service: str, name: str, headers: Mapping[str, str], attributes: Attributes | None = None) -> Span:
@@ -115,17 +117,17 @@ class Tracing:
         self._propagator.inject(made, within)
         return made
 
-    def _provider(self, service: str) -> "TracerProvider":
-        if (made := self._providers.get(service)) is None:
+    def _tracer(self, service: str) -> "Tracer":
+        if (made := self._tracers.get(service)) is None:
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace import TracerProvider
 
             named = {} if self._environ.get("OTEL_SERVICE_NAME") else {"service.name": f"hasten-{service}"}
-            about = {"service.namespace": "hasten", "service.version": version("hasten")}
-            made = self._providers[service] = TracerProvider(
-                resource=Resource.create(about | named), shutdown_on_exit=False
-            )
-            made.add_span_processor(self._processor)
+            release = version("hasten")
+            resource = Resource.create({"service.namespace": "hasten", "service.version": release} | named)
+            provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+            provider.add_span_processor(self._processor)
+            made = self._tracers[service] = provider.get_tracer(f"hasten.{service}", release)
         return made
 
     def close(self) -> None:
@@ -133,6 +135,29 @@ class Tracing:
         flushing = threading.Thread(target=self._processor.shutdown, daemon=True)
         flushing.start()
         flushing.join(FLUSH_S)
+
+
+class _Telling:
+    """An exporter that says in the log, once, that its collector takes no spans, and that it does again."""
+
+    def __init__(self, exporter: "SpanExporter") -> None:
+        self._exporter, self._failing = exporter, False
+
+    def export(self, spans: "Sequence[ReadableSpan]") -> "SpanExportResult":
+        result = self._exporter.export(spans)
+        failed = result.name != "SUCCESS"
+        if failed != self._failing:
+            self._failing = failed
+            log.warning(
+                "the collector takes %s", "no spans: they are dropped until it does" if failed else "spans again"
+            )
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
 
 
 def _known(attributes: Attributes) -> dict[str, Scalar | list[str]]:
@@ -164,4 +189,5 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Tracing | None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise SettingsError(MISSING) from None
-    return Tracing(BatchSpanProcessor(OTLPSpanExporter()), environ)
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # it would say so again for every batch
+    return Tracing(BatchSpanProcessor(cast("SpanExporter", _Telling(OTLPSpanExporter()))), environ)
