@@ -14,6 +14,8 @@ from hasten.messages.route import Routed
 from hasten.orchestrator.domain import Plan, prompt_hash
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.generation import Generation, Reroute
+from hasten.orchestrator.guard.guarded import Guarded
+from hasten.orchestrator.guard.rules import NOTE
 from hasten.orchestrator.means import Means
 from hasten.orchestrator.replay import done_of
 from hasten.orchestrator.stages import Stages
@@ -86,12 +88,19 @@ class Completion:
 
     async def _stream(self, routed: Routed, messages: list[Turn], retrieved: Retrieved, vector: bytes | None) -> None:
         means = self._means
-        generation = Generation(means.bus, self._flight, self._request, means.settings, means.hedges)
+        flight = self._flight
+        guarded = Guarded(means.guard.of(flight.tenant), flight.tenant, lambda: flight.deadline_ms, flight.text)
+        generation = Generation(means.bus, flight, self._request, means.settings, means.hedges, guarded)
         reroute = Reroute(self._stages, retrieved.passages, vector, self._note_route)
-        answer = await generation.run(routed, messages, reroute)
-        await self._finish(answer, vector)
+        try:
+            answer = await generation.run(routed, messages, reroute)
+        finally:
+            guarded.close()
+        if found := guarded.found:
+            flight.note(NOTE, found)
+        await self._finish(answer, guarded.kept, vector)
 
-    async def _finish(self, answer: Answer, vector: bytes | None) -> None:
+    async def _finish(self, answer: Answer, kept: list[dict[str, Any]], vector: bytes | None) -> None:
         """Ends the stream, then stores the answer unless something it depends on changed meanwhile."""
         flight = self._flight
         fresh = self._freshness.fresh(flight.tenant, flight.tags, flight.read_seq)
@@ -103,8 +112,8 @@ class Completion:
         if self._compressed is not None:
             self._means.on_prompt(flight, self._compressed, answer, self._request.tools)
         if self._plan.store and fresh and not flight.volatile:
-            notes = [{"kind": "sources", "data": {"passages": flight.sources}}] if flight.sources else []
-            put = await self._stages.put(msgspec.structs.replace(answer, notes=notes), vector)
+            sources = [{"kind": "sources", "data": {"passages": flight.sources}}] if flight.sources else []
+            put = await self._stages.put(msgspec.structs.replace(answer, notes=[*sources, *kept]), vector)
             self.stored = put is not None
             self._means.recent.forget(flight.tenant, self._plan.fingerprint.key)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import msgspec
 
 from hasten.bus import Bus
-from hasten.chunks import merge_tool_calls
 from hasten.messages.cache import Answer
 from hasten.messages.chat import ChatRequest, Chunk, Done, Turn, Usage
 from hasten.messages.failure import RETRYABLE, Failed, Failure
@@ -15,6 +14,7 @@ from hasten.messages.route import Routed
 from hasten.orchestrator.attempt import Attempt, cut_off, generate_of
 from hasten.orchestrator.cascade import Cascade, Draft, Escalation
 from hasten.orchestrator.flight import Flight
+from hasten.orchestrator.guard.guarded import STOPPED, Guarded, answer_of
 from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.race import Race
 from hasten.orchestrator.settings import Settings
@@ -65,15 +65,18 @@ class Generation:
     """The answer of one flight, from however many workers it takes; it goes on from what the flight has said already,
     which is something when another replica had begun to generate it."""
 
-    def __init__(self, bus: Bus, flight: Flight, request: ChatRequest, settings: Settings, hedges: Hedges) -> None:
+    def __init__(
+        self, bus: Bus, flight: Flight, request: ChatRequest, settings: Settings, hedges: Hedges, guarded: Guarded
+    ) -> None:
         self._bus, self._flight, self._request, self._settings = bus, flight, request, settings
-        self._hedges = hedges
+        self._hedges, self._guarded = hedges, guarded
         self._cascade = Cascade(flight, request, settings)
         self._before = 0
         self._lost = False
         self._text = [chunk.text for chunk in flight.said]
-        self._reasoning = [chunk.reasoning for chunk in flight.said if chunk.reasoning]
-        self._tool_calls = [call for chunk in flight.said for call in chunk.tool_calls or []]
+        self._chunks = flight.chunks
+        self._only_text = not any(chunk.reasoning or chunk.tool_calls for chunk in flight.said)
+        guarded.known(flight.said)
 
     async def run(self, routed: Routed, messages: list[Turn], reroute: Reroute) -> Answer:
         """Streams the answer to the flight and returns it whole; raises Failed when no worker could finish it.
@@ -92,12 +95,13 @@ class Generation:
             routed, ended = await self._attempt(routed, messages, f"{self._flight.id}-{asked}", failed, reroute)
             asked += 1
             if isinstance(ended, Done):
-                return self._answer(ended, routed)
+                return await self._answer(ended, routed)
             if isinstance(ended, Escalation):
                 routed, messages = ended.routed, ended.messages
                 continue
             if ended.code == "deadline" and until_ms < self._flight.deadline_ms and self._may_go_on(routed):
                 continue
+            await self._guarded.settle()
             if not cut_off(ended, self._bus):
                 failed.append(routed.worker)
             retries = ended.code in RETRYABLE and len(failed) < self._settings.attempts and self._may_go_on(routed)
@@ -108,7 +112,7 @@ class Generation:
                 routed, messages = there
                 continue
             if (draft := self._cascade.after_all()) is not None:
-                return self._show(draft)
+                return await self._show(draft)
             raise Failed.of(msgspec.structs.replace(ended, tokens_sent=self._flight.chunks, model=routed.model))
 
     async def _elsewhere(
@@ -132,7 +136,7 @@ class Generation:
             await asyncio.sleep(PAUSE_S)
 
     def _may_go_on(self, routed: Routed) -> bool:
-        return not self._flight.chunks or (routed.continues and not self._tool_calls and not self._reasoning)
+        return not self._flight.chunks or (routed.continues and self._only_text)
 
     async def _attempt(
         self, routed: Routed, messages: list[Turn], attempt_id: str, failed: list[str], reroute: Reroute
@@ -141,7 +145,9 @@ class Generation:
         The other one is added to `failed` when it could not."""
         flight = self._flight
         flight.model, flight.prompt = routed.model, messages
-        self._before = flight.chunks
+        if not flight.chunks:
+            self._forget()
+        self._before = self._chunks
         first = self._new(routed, messages, attempt_id)
 
         async def second() -> Attempt | None:
@@ -162,7 +168,7 @@ class Generation:
 
     def _new(self, routed: Routed, messages: list[Turn], attempt_id: str, *, beside: bool = False) -> Attempt:
         held = self._cascade.holds(routed)
-        body = generate_of(self._request, routed, messages, "".join(self._text), self._flight.chunks, held)
+        body = generate_of(self._request, routed, messages, "".join(self._text), self._chunks, held)
         return Attempt(self._bus, self._flight, routed, body, attempt_id, self._settings.silence_s, beside=beside)
 
     def _at(self, routed: Routed) -> None:
@@ -188,43 +194,55 @@ class Generation:
         if held := self._cascade.holds(attempt.routed):
             chunks, ended = await self._cascade.judged(attempt, held, better)
             for chunk in chunks:
-                self._relay(chunk, attempt)
+                await self._relay(chunk, attempt)
             if ended is not None:
                 self._lost = attempt.lost
                 return ended
-        while isinstance(event := await attempt.take(), Chunk):
-            self._relay(event, attempt)
+        while isinstance(event := self._stop() or await attempt.take(), Chunk):
+            await self._relay(event, attempt)
         self._lost = attempt.lost
         return event
 
-    def _show(self, draft: Draft) -> Answer:
+    def _stop(self) -> Done | None:
+        """The end of an answer that a rule has ended: its worker is left, and what it has cost is what it has said."""
+        if not self._guarded.stopped:
+            return None
+        return Done(finish_reason=STOPPED, usage=Usage(completion_tokens=self._chunks - self._before))
+
+    async def _show(self, draft: Draft) -> Answer:
         """A draft as the answer."""
         self._flight.model = draft.attempt.routed.model
         self._at(draft.attempt.routed)
         for chunk in draft.chunks:
-            self._relay(chunk, draft.attempt)
-        return self._answer(draft.done, draft.attempt.routed)
+            await self._relay(chunk, draft.attempt)
+        return await self._answer(draft.done, draft.attempt.routed)
 
-    def _relay(self, chunk: Chunk, attempt: Attempt) -> None:
+    async def _relay(self, chunk: Chunk, attempt: Attempt) -> None:
         flight = self._flight
-        if not flight.chunks:
+        if not self._chunks:
             flight.worker_ttft_ms = flight.watch.stages["first_token"] = round(attempt.waited_ms, 3)
+        self._chunks += 1
         self._text.append(chunk.text)
-        if chunk.reasoning:
-            self._reasoning.append(chunk.reasoning)
-        self._tool_calls.extend(chunk.tool_calls or [])
-        flight.text(chunk.text, reasoning=chunk.reasoning, tool_calls=chunk.tool_calls)
+        self._only_text = self._only_text and not chunk.reasoning and not chunk.tool_calls
+        await self._guarded.take(chunk)
 
-    def _answer(self, done: Done, routed: Routed) -> Answer:
+    def _forget(self) -> None:
+        """Begins anew: a worker that is lost may have said something of which nothing could be shown yet."""
+        self._text.clear()
+        self._chunks, self._only_text = 0, True
+        self._guarded.restart()
+
+    async def _answer(self, done: Done, routed: Routed) -> Answer:
+        """The answer as it was shown."""
+        await self._guarded.end()
         tokens = done.usage.completion_tokens + self._before
-        return Answer(
-            text="".join(self._text),
-            finish_reason=done.finish_reason,
+        answer = Answer(
+            text="",
+            finish_reason=STOPPED if self._guarded.stopped else done.finish_reason,
             model=routed.model,
             usage=self._usage(done.usage, tokens),
-            reasoning="".join(self._reasoning),
-            tool_calls=merge_tool_calls(self._tool_calls) or None,
         )
+        return answer_of(answer, self._flight.said)
 
     def _usage(self, usage: Usage, tokens: int) -> Usage:
         """What the answer has cost, with that of a draft that was given up among the details."""

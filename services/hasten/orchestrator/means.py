@@ -9,6 +9,7 @@ from hasten.freshness import Freshness
 from hasten.messages.cache import Answer
 from hasten.messages.compress import Compressed
 from hasten.orchestrator.flight import Flight
+from hasten.orchestrator.guard.rules import Guard
 from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.meter import Tools
 from hasten.orchestrator.recent import Recent
@@ -19,11 +20,16 @@ OnPrompt = Callable[[Flight, Compressed, Answer, Tools], None]
 
 class Means(msgspec.Struct, frozen=True, kw_only=True):
     """`on_prompt` is called with the prompt of each answer that was generated; `hedges` is the budget for second
-    attempts."""
+    attempts, and `guard` has the rules on what is shown."""
 
     bus: Bus
     settings: Settings
     freshness: Freshness
     recent: Recent
     hedges: Hedges
+    guard: Guard
     on_prompt: OnPrompt
+
+    def epoch(self, tenant: str) -> str:
+        """What replicas have in common that share what is made for a tenant: the stream of changes, and the rules."""
+        return self.freshness.epoch + self.guard.of(tenant).mark

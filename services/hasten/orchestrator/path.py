@@ -15,6 +15,7 @@ from hasten.messages.retrieve import Retrieved
 from hasten.orchestrator.completion import Completion, Prepared
 from hasten.orchestrator.domain import Plan
 from hasten.orchestrator.flight import Flight
+from hasten.orchestrator.guard.guarded import guarded
 from hasten.orchestrator.lease import Lease
 from hasten.orchestrator.means import Means
 from hasten.orchestrator.permission import forbidden
@@ -57,7 +58,7 @@ class Path:
         try:
             hit = await self._exact()
             if hit is not None:
-                self.serve(hit)
+                await self._serve(hit)
             elif (prepared := await self._lead()) is not None:
                 await self._completion.generate(prepared)
         finally:
@@ -105,7 +106,7 @@ class Path:
         if lease is not None and lease.before is not None and lease.before.stored and self._plan.read_exact:
             hit = self._usable(await self._stages.exact(), by_key=True)
             if hit is not None and not self._flight.ended:
-                self.serve(hit)
+                await self._serve(hit)
                 return None
         return await work
 
@@ -125,12 +126,13 @@ class Path:
             return None
         flight.tags, flight.read_seq = list(self._plan.tags), self._freshness.applied
         if (hit := await self._exact()) is not None:
-            self.serve(hit)
+            await self._serve(hit)
             return None
         return await self._together()
 
     def remembered(self) -> CacheHit | None:
-        """The hit that the cache confirmed a moment ago, if nothing that it depends on has changed since."""
+        """The hit that the cache confirmed a moment ago, if nothing that it depends on has changed since, and it can be
+        served as it is."""
         if not self._plan.read_exact:
             return None
         tenant, key = self._flight.tenant, self._plan.fingerprint.key
@@ -140,6 +142,7 @@ class Path:
             if hit is not None
             and self._freshness.fresh(tenant, [*hit.tags, *self._request.cache.tags], hit.read_seq)
             and self._begins_as_shown(hit)
+            and self._means.guard.of(tenant).cover(hit.answer)
             else None
         )
 
@@ -178,7 +181,7 @@ class Path:
             answered, lookups = await asyncio.wait(lookups, return_when=asyncio.FIRST_COMPLETED)
             for lookup in answered:
                 if (hit := self._hit_of(lookup)) is not None:
-                    self.serve(hit)
+                    await self._serve(hit)
                     return None
         if self._request.explain:
             self._flight.note("cache", {"hit": None, **self._why_not()})
@@ -197,8 +200,17 @@ class Path:
         miss = {} if self._flight.miss is None else msgspec.to_builtins(self._flight.miss)
         return {**miss, "may_not": forbidden(self._request, self._plan)}
 
+    async def _serve(self, hit: CacheHit) -> None:
+        """Ends the flight with a stored answer, read again by the rules if it was made under others."""
+        flight = self._flight
+        rules = self._means.guard.of(flight.tenant)
+        if not rules.cover(hit.answer):
+            answer = await guarded(hit.answer, rules, flight.tenant, flight.deadline_ms)
+            hit = msgspec.structs.replace(hit, answer=answer)
+        self.serve(hit)
+
     def serve(self, hit: CacheHit) -> None:
-        """Ends the flight with a stored answer."""
+        """Ends the flight with a stored answer as it is."""
         self._on_hit(hit)
         replay(self._flight, hit, self._settings.replay_words)
 

@@ -1,5 +1,6 @@
 """Says a stored answer on a flight, in the pieces that a generation would have come in."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import structs, to_builtins
@@ -8,6 +9,7 @@ from hasten.chunks import split_text
 from hasten.messages.cache import Answer, CacheHit
 from hasten.messages.chat import Done, Usage
 from hasten.orchestrator.flight import Flight
+from hasten.orchestrator.guard.rules import NOTE
 
 
 def replay(flight: Flight, hit: CacheHit, words: int) -> None:
@@ -15,9 +17,8 @@ def replay(flight: Flight, hit: CacheHit, words: int) -> None:
     answer = hit.answer
     flight.tags, flight.read_seq = hit.tags, hit.read_seq
     flight.note("cache", about(hit))
-    for note in answer.notes:
-        if isinstance(note.get("kind"), str) and isinstance(note.get("data"), dict):
-            flight.note(note["kind"], note["data"])
+    for kind, data in notes_of(answer):
+        flight.note(kind, data)
     if answer.reasoning:
         flight.text(reasoning=answer.reasoning)
     pieces = split_text(answer.text)
@@ -26,6 +27,16 @@ def replay(flight: Flight, hit: CacheHit, words: int) -> None:
     if answer.tool_calls:
         flight.text(tool_calls=[{"index": at, **call} for at, call in enumerate(answer.tool_calls)])
     flight.say(done_of(flight, structs.replace(answer, usage=from_cache(answer.usage)), hit.kind))
+
+
+def notes_of(answer: Answer) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The kind and data of what is told of a stored answer: not under which rules it was made."""
+    for note in answer.notes:
+        kind, data = note.get("kind"), note.get("data")
+        if isinstance(kind, str) and isinstance(data, dict):
+            told = {name: value for name, value in data.items() if kind != NOTE or name != "rules"}
+            if told or kind != NOTE:
+                yield kind, told
 
 
 def about(hit: CacheHit) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from hasten.orchestrator.announcer import Announcer
 from hasten.orchestrator.domain import Plan, check_collections, lease_key, plan_of
 from hasten.orchestrator.explain import Explainer
 from hasten.orchestrator.flight import Flight, Flights
+from hasten.orchestrator.guard.rules import Guard
 from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.lease import Lease, Leases
 from hasten.orchestrator.means import Means
@@ -61,6 +62,7 @@ class Orchestrator:
             freshness=freshness,
             recent=Recent(settings.recent_entries, settings.recent_s),
             hedges=self._hedges,
+            guard=Guard(bus, settings.guard),
             on_prompt=self._meter.observe,
         )
         self._announcer = Announcer(bus)
@@ -162,7 +164,7 @@ class Orchestrator:
         for plan, reads in begun.plans():
             flight = self._new_flight(plan, tenant, reader.deadline_ms)
             flight.asked = reader.call.request_id
-            lease = lease_key(tenant, begun.plan, self._freshness.epoch) if reads and begun.plan.share else ""
+            lease = lease_key(tenant, begun.plan, self._means.epoch(tenant)) if reads and begun.plan.share else ""
             path = self._path(
                 begun.request, plan, flight, Share(self._leases, self._flights, flight, lease), begun.body
             )
@@ -230,7 +232,7 @@ class Orchestrator:
 
     def _launch(self, request: ChatRequest, plan: Plan, tenant: str, deadline_ms: float) -> Flight:
         flight = self._new_flight(plan, tenant, deadline_ms)
-        key = lease_key(tenant, plan, self._freshness.epoch) if plan.share else ""
+        key = lease_key(tenant, plan, self._means.epoch(tenant)) if plan.share else ""
         path = self._path(request, plan, flight, Share(self._leases, self._flights, flight, key))
         if (hit := path.remembered()) is not None:
             path.serve(hit)
@@ -254,7 +256,7 @@ class Orchestrator:
         self, request: ChatRequest, plan: Plan, flight: Flight, share: Share, begun: Resume | None = None
     ) -> Path:
         def on_hit(hit: CacheHit) -> None:
-            self._refresher.consider(request, plan, flight.tenant, self._freshness.epoch, hit)
+            self._refresher.consider(request, plan, flight.tenant, self._means.epoch(flight.tenant), hit)
 
         return Path(self._means, request, plan, flight, share, on_hit, begun)
 

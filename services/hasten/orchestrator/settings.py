@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from hasten.orchestrator.guard.rule import GuardRule
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`limit` requests at once, `waiting` more in line. `deadline_ms` and `max_deadline_ms` are the default and the
@@ -23,7 +25,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     signs: off, hold (its answer is held back to its end, or for `cascade_hold_tokens`), or first_tokens (for
     `cascade_first_tokens`). Among the signs are a mean and a least log-probability of its tokens below
     `cascade_mean_logprob` and `cascade_min_logprob` (0: no bound); the default is what escalates a fifth of the
-    embedded model's answers to questions with a passage (loadtest.cascade), and has to be set for any other."""
+    embedded model's answers to questions with a passage (loadtest.cascade), and has to be set for any other.
+
+    `guard` are the rules on what readers are shown (`GuardRule`)."""
 
     limit: int = 512
     waiting: int = 512
@@ -48,3 +52,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     refresh_s: float = 60.0
     again_s: float = 0.5
     grace_s: float = 3.0
+    guard: list[GuardRule] = []

@@ -1,0 +1,95 @@
+"""A tool of the operator's, which a service asks: a function of this process, or whoever answers on a subject."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Protocol
+
+import msgspec
+
+from hasten.bus import Bus
+from hasten.messages.failure import Failed, Failure
+from hasten.settings import SettingsError
+from hasten.topics import Topic
+
+
+class Named(Protocol):
+    """The settings that say who is asked: a `call`, or else a `subject`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def subject(self) -> str: ...
+    @property
+    def call(self) -> str: ...
+
+
+Ask = Callable[[str, Any, float], Awaitable[Any]]
+"""Of a tenant, a body and a deadline (unix ms); returns the topic's reply or raises Failed."""
+
+
+def check(where: str, named: Named, topic: Topic) -> None:
+    """Raises SettingsError for a subject that cannot be asked: it is the topic's, or one of the tool's own with
+    `{tenant}` for a token."""
+    if not named.subject or named.subject == topic.template:
+        return
+    tokens = named.subject.split(".")
+    plain = [token for token in tokens if token not in {f"{{{name}}}" for name in topic.tokens}]
+    if "{tenant}" not in tokens:
+        raise SettingsError(f"{where}: the subject has to have {{tenant}} for one of its tokens")
+    if not all(token and token.isascii() and token.replace("-", "").replace("_", "").isalnum() for token in plain):
+        raise SettingsError(f"{where}: the tokens of a subject are letters, digits, _ and -, or {{tenant}}")
+    if tokens[0] in ("hasten", "_INBOX"):
+        raise SettingsError(f"{where}: a subject is {topic.template}, or does not begin with {tokens[0]}")
+
+
+def tool(bus: Bus, where: str, named: Named, topic: Topic, group: str) -> Ask:
+    """How to ask it; raises SettingsError for a function that is not there. `call` is `package.module:function`, or the
+    name of an entry point of the group."""
+    reply = next(kind for kind in topic.reply.__args__ if kind is not Failure)
+    return _called(_imported(where, named.call, group), reply) if named.call else _heard(bus, named, topic)
+
+
+def _heard(bus: Bus, named: Named, topic: Topic) -> Ask:
+    own = msgspec.structs.replace(topic, queue=named.name, template=named.subject or topic.template)
+    last = topic.tokens[-1]
+
+    async def ask(tenant: str, body: Any, deadline_ms: float) -> Any:
+        tokens: dict[str, Any] = {"tenant": tenant, last: named.name}
+        reply = await bus.request(own, body, deadline_ms=deadline_ms, **tokens)
+        if isinstance(reply, Failure):
+            raise Failed.of(reply)
+        return reply
+
+    return ask
+
+
+def _called(function: Callable[..., Any], reply: Any) -> Ask:
+    """An async function is awaited on the loop, and must not block it; any other runs in a thread."""
+    threaded = not asyncio.iscoroutinefunction(function)
+
+    async def ask(tenant: str, body: Any, _: float) -> Any:
+        made = await (asyncio.to_thread(function, tenant, body) if threaded else function(tenant, body))
+        if isinstance(made, reply):
+            return made
+        try:
+            return msgspec.convert(msgspec.to_builtins(made), reply)
+        except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError):
+            raise Failed("internal", "the function returned something else than it should") from None
+
+    return ask
+
+
+def _imported(where: str, call: str, group: str) -> Callable[..., Any]:
+    """Raises SettingsError when there is no such function."""
+    said = f"{where} call = {call!r}"
+    found = [EntryPoint(call, call, group)] if ":" in call else list(entry_points(group=group, name=call))
+    if not found:
+        raise SettingsError(f"{said}: no entry point of the group {group} has this name")
+    try:
+        function = found[0].load()
+    except Exception as error:
+        raise SettingsError(f"{said} cannot be imported ({type(error).__name__})") from None
+    if not callable(function):
+        raise SettingsError(f"{said} is no function")
+    return function  # type: ignore[no-any-return]
