@@ -2,11 +2,12 @@
 
 import pytest
 
-from hasten.board import FORGOTTEN_S, HEARD, LATEST, MOST_NAMES, MOST_TENANTS, Board, View
+from hasten.board import FORGOTTEN_S, HEARD, LATEST, MOST_TENANTS, Board, View
 from hasten.messages.attempt import Attempted
 from hasten.messages.cache import Invalidated
 from hasten.messages.chat import CacheSource, Finished, Usage
 from hasten.messages.generate import Status
+from hasten.tally import MOST_NAMES
 
 
 class Story:
