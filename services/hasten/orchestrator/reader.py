@@ -9,6 +9,7 @@ from hasten.messages.failure import Failed, Failure
 from hasten.orchestrator.domain import Plan
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.relay import SHARED
+from hasten.orchestrator.timeline import data_of, since
 from hasten.service import Call
 from hasten.telemetry import Stopwatch
 
@@ -128,6 +129,9 @@ class Reader:
         return structs.replace(done, ttft_ms=self.ttft_ms, timings_ms=timings, cache=cache, chunks=self.chunks)
 
     async def end(self, event: Done | Failure) -> None:
-        """Sends the last event."""
+        """Sends the last event, and before it what ran when, where that is to be explained."""
         self.ended = event
+        if self.plan.explain and self.flight is not None:
+            later_ms = self.flight.watch.elapsed_ms() - self.watch.elapsed_ms()
+            await self.call.send(Note(kind="timeline", data=data_of(since(self.flight.timeline.stages, later_ms))))
         await self.call.send(event)
