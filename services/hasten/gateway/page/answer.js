@@ -1,7 +1,7 @@
 // One question and its answer: the text as it comes, and beneath it where it came from, what it took and what ran when.
 
 import { $, el, link, say } from "./dom.js";
-import { SOURCES, age, count, ms, share } from "./format.js";
+import { MISSES, SOURCES, ago, count, ms, share } from "./format.js";
 import { waterfall } from "./waterfall.js";
 
 export class Answer {
@@ -20,6 +20,7 @@ export class Answer {
     this.thinking = el("details", { class: "thinking", hidden: true }, el("summary", {}, "Reasoning"), el("p", {}, this.thought));
     this.body = el("p", { class: "text", "aria-busy": "true" }, this.text);
     this.about = el("div", { class: "about" });
+    this.more = el("details", { class: "more", open: true, hidden: true }, el("summary", {}, "How it was answered"), this.about);
     this.element = el(
       "article",
       { class: "card answer", "aria-label": `Answer to: ${question.slice(0, 80)}` },
@@ -28,8 +29,13 @@ export class Answer {
       el("div", { class: "row status" }, this.chip, this.state, this.stop),
       this.thinking,
       this.body,
-      this.about,
+      this.more,
     );
+  }
+
+  /** Makes room: what is beneath the answer can be opened again. */
+  fold() {
+    this.more.open = false;
   }
 
   /** Takes in one event of the stream. */
@@ -99,6 +105,7 @@ export class Answer {
   }
 
   show() {
+    this.more.hidden = false;
     this.about.replaceChildren(
       ...[this.facts(), this.removal(), this.warnings(), this.passages(), this.verification(), this.times()].filter(Boolean),
     );
@@ -113,13 +120,13 @@ export class Answer {
       const shown = parts.filter(Boolean);
       if (shown.length) facts.push(el("dt", {}, name), el("dd", {}, shown.join(" · ")));
     };
-    add("Source", done.cache && SOURCES[done.cache], cache.hit === "semantic" && `similarity ${Number(cache.similarity).toFixed(3)}`, cache.age_s !== undefined && `stored ${age(cache.age_s)} ago`, cache.stale && "expired, being made anew", cache.stored === false && `not kept: ${cache.reason}`);
+    add("Source", done.cache && SOURCES[done.cache], cache.hit === "semantic" && `similarity ${Number(cache.similarity).toFixed(3)}`, cache.age_s !== undefined && `stored ${ago(cache.age_s)}`, cache.stale && "expired, being made anew", cache.stored === false && `not kept: ${cache.reason}`);
     if (!cache.hit) add("Not from the cache", whyNot(cache));
     add("First token", this.firstMs !== undefined && `${ms(this.firstMs)} in this page`, done.ttft_ms > 0 && `${ms(done.ttft_ms)} in hasten`);
     if (compress) {
       const less = compress.tokens_before > compress.tokens_after && `${share(compress.tokens_before - compress.tokens_after, compress.tokens_before)} less`;
       add("Prompt tokens", `${count(compress.tokens_before)} before, ${count(compress.tokens_after)} after`, less);
-    } else if (done.usage) add("Prompt tokens", count(usage.prompt_tokens), usage.cached_tokens > 0 && `${count(usage.cached_tokens)} of them from a cache`);
+    } else if (done.usage) add("Prompt tokens", count(usage.prompt_tokens), usage.cached_tokens > 0 && `${usage.cached_tokens === usage.prompt_tokens ? "all" : count(usage.cached_tokens)} from the cache`);
     if (done.usage) add("Answer tokens", count(usage.completion_tokens), done.finish_reason === "length" && "cut at the limit, so not kept");
     if (route) add("Router", `${route.model} on ${route.worker}`, route.reason, route.confidence < 1 && `confidence ${Number(route.confidence).toFixed(2)}`);
     if (cascade) add("Cascade", `${cascade.model} answered first`, cascade.escalated ? "a better model was asked" : "its answer was shown", cascade.reason);
@@ -184,7 +191,7 @@ export class Answer {
 /** Why the cache has not answered, from an explained miss. */
 function whyNot(cache) {
   if (!cache.reason) return "";
-  const near = cache.similarity ? `nearest similarity ${Number(cache.similarity).toFixed(3)}` : "";
+  const near = cache.similarity ? `similarity ${Number(cache.similarity).toFixed(3)}` : "";
   const sure = cache.confidence !== undefined && cache.threshold ? `confidence ${Number(cache.confidence).toFixed(3)} of ${cache.threshold} needed` : "";
-  return [cache.reason, cache.guard && `guard: ${cache.guard}`, near, sure].filter(Boolean).join(", ");
+  return [MISSES[cache.reason] || cache.reason, cache.guard && `guard ${cache.guard}`, near, sure].filter(Boolean).join(" · ");
 }

@@ -57,13 +57,13 @@ export function explained(message, waitMs) {
   return waitMs ? `${sentence} Try again in ${Math.max(1, Math.ceil(waitMs / 1000))} s.` : sentence;
 }
 
-/** The events of a response as they come: `{id, event, data}`. */
+/** The events of a response as they come: `{id, event, data}`. Throws Problem when the connection is lost. */
 export async function* events(answer) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   let event = { id: "", event: "", data: [] };
   for (;;) {
-    const { value, done } = await reader.read();
+    const { value, done } = await reader.read().catch(lost);
     if (done) return;
     const lines = (rest + value).split(/\r\n|\n|\r(?!$)/);
     rest = lines.pop();
@@ -78,4 +78,8 @@ export async function* events(answer) {
       else if (name === "id" || name === "event") event[name] = text;
     }
   }
+}
+
+function lost() {
+  throw new Problem(0, "lost", `The connection was lost. ${GONE}`);
 }

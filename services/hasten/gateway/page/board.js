@@ -2,7 +2,7 @@
 
 import { Problem, call, events, json } from "./api.js";
 import { $, el, rows, say, svg } from "./dom.js";
-import { SOURCES, age, count, ms, percent, rate, share } from "./format.js";
+import { SOURCES, age, ago, count, ms, percent, rate, share } from "./format.js";
 import { pause } from "./stream.js";
 
 const SILENT_MS = 6000;
@@ -40,17 +40,19 @@ export class Board {
       let timer = setTimeout(() => silence.abort(), SILENT_MS);
       let why = "reconnecting…";
       try {
-        for await (const { data } of events(await call("GET", "v1/board", { signal: either }))) {
+        for await (const { event, data } of events(await call("GET", "v1/board", { signal: either }))) {
           clearTimeout(timer);
           timer = setTimeout(() => silence.abort(), SILENT_MS);
           tries = 0;
           state("live", "live");
-          this.draw(JSON.parse(data));
+          if (event === "caller") this.introduce(JSON.parse(data));
+          else this.draw(JSON.parse(data));
         }
       } catch (error) {
         if (signal.aborted) return;
-        if (error instanceof Problem && error.status === 401) return this.refused(error.text);
-        if (error instanceof Problem && error.status) why = error.text;
+        if (!(error instanceof Problem) && !silence.signal.aborted) throw error;
+        if (error.status === 401) return this.refused(error.text);
+        if (error.status) why = error.text;
       } finally {
         clearTimeout(timer);
       }
@@ -60,10 +62,16 @@ export class Board {
     }
   }
 
+  /** Who the key stands for. */
+  introduce({ tenant, operator }) {
+    this.operator = operator;
+    say($("who"), operator ? `${tenant}, operator` : tenant);
+    $("change-form").hidden = !operator;
+    say($("change-needs"), operator ? "" : "To publish a change or to reject a hit takes an operator's key: hasten keys create TENANT --operator.");
+  }
+
   draw(view) {
     const { figures } = view;
-    this.operator = Boolean(view.operator);
-    say($("who"), this.operator ? `${view.caller}, operator` : view.caller);
     say($("board-scope"), `${view.tenant ? `tenant ${view.tenant}` : "all tenants"}, last ${age(view.window_s)}`);
     this.tiles(view, figures);
     this.chart(view);
@@ -121,11 +129,11 @@ export class Board {
     const head = view.workers ? ["Worker", "State", "Busy", "In line", "Faults"] : ["Model", "Workers ready", "P50", "P95"];
     const body = view.workers
       ? view.workers.map((one) => [
-          el("span", {}, one.model, el("span", { class: "hint" }, ` ${one.name} · ${one.engine}`)),
+          el("span", {}, one.model, el("span", { class: "hint under" }, ` ${one.name} · ${one.engine}`)),
           el("span", { class: `state-of ${["ready", "gone", "down"].includes(one.state) ? one.state : "waiting"}` }, one.state),
-          `${one.active} of ${one.slots}`,
+          `${one.active}/${one.slots}`,
           count(one.queued),
-          one.attempts ? `${one.faults} of ${count(one.attempts)}` : "–",
+          one.attempts ? `${one.faults}/${count(one.attempts)}` : "–",
         ])
       : view.models.map((one) => [one.name, count(one.ready), ms(one.ttft.p50_ms), ms(one.ttft.p95_ms)]);
     say($("workers-title"), view.workers ? "Models and workers" : "Models");
@@ -143,11 +151,9 @@ export class Board {
   }
 
   invalidations(view) {
-    $("change-form").hidden = !this.operator;
-    say($("change-needs"), this.operator ? "" : "To publish a change or to reject a hit takes an operator's key: hasten keys create TENANT --operator.");
     const list = view.latest.map((one) => {
       const tags = one.tags.slice(0, 6).join(", ") + (one.tags.length > 6 ? ` and ${one.tags.length - 6} more` : "");
-      return el("li", {}, el("b", {}, one.entries === 1 ? "1 answer" : `${count(one.entries)} answers`), ` ${tags}`, el("span", { class: "hint" }, ` ${[one.reason, view.tenant ? "" : one.tenant, one.age_s < 1 ? "just now" : `${age(one.age_s)} ago`].filter(Boolean).join(" · ")}`));
+      return el("li", {}, el("b", {}, one.entries === 1 ? "1 answer" : `${count(one.entries)} answers`), ` ${tags}`, el("span", { class: "hint" }, ` ${[one.reason, view.tenant ? "" : one.tenant, ago(one.age_s)].filter(Boolean).join(" · ")}`));
     });
     $("latest").replaceChildren(...list);
     $("latest-none").hidden = Boolean(list.length);

@@ -9,8 +9,9 @@ import { ask, problemOf } from "./stream.js";
 
 const KEPT = 20;
 const board = new Board(refused);
-/** The questions that are being answered, the latest last. */
+/** What stops each question that is being answered, the latest last. */
 const running = [];
+let latest = null;
 
 function refused(why) {
   keep("");
@@ -72,6 +73,8 @@ async function put(question, options) {
     remove: (what, rejected) => board.remove(what, rejected),
     operator: () => board.operator,
   });
+  latest?.fold();
+  latest = answer;
   $("answers").prepend(answer.element);
   while ($("answers").childElementCount > KEPT) $("answers").lastElementChild.remove();
   running.push(stopping);

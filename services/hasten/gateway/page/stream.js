@@ -21,7 +21,7 @@ export async function ask(body, requestId, signal, hear) {
         if (event.type === "done" || event.type === "failure") return;
       }
     } catch (error) {
-      if (signal.aborted || !(error instanceof TypeError)) throw error;
+      if (signal.aborted || !(error instanceof Problem)) throw error;
     }
     answer = await again();
   }
@@ -29,7 +29,7 @@ export async function ask(body, requestId, signal, hear) {
   async function again() {
     for (;;) {
       if (signal.aborted) throw new DOMException("stopped", "AbortError");
-      if (++tries > TRIES || !last) throw new Problem(0, "gone", `The connection was lost. ${GONE}`);
+      if (++tries > TRIES || !last) throw new Problem(0, "lost", `The connection was lost. ${GONE}`);
       hear({ type: "lost" });
       await pause(250 * 2 ** tries, signal);
       try {
