@@ -121,7 +121,7 @@ export class Answer {
       if (shown.length) facts.push(el("dt", {}, name), el("dd", {}, shown.join(" · ")));
     };
     add("Source", done.cache && SOURCES[done.cache], cache.hit === "semantic" && `similarity ${Number(cache.similarity).toFixed(3)}`, cache.age_s !== undefined && `stored ${ago(cache.age_s)}`, cache.stale && "expired, being made anew", cache.stored === false && `not kept: ${cache.reason}`);
-    if (!cache.hit) add("Not from the cache", whyNot(cache));
+    if (!cache.hit) add("Cache", whyNot(cache));
     add("First token", this.firstMs !== undefined && `${ms(this.firstMs)} in this page`, done.ttft_ms > 0 && `${ms(done.ttft_ms)} in hasten`);
     if (compress) {
       const less = compress.tokens_before > compress.tokens_after && `${share(compress.tokens_before - compress.tokens_after, compress.tokens_before)} less`;
