@@ -87,8 +87,9 @@ async function put(question, options) {
       if (event.type === "failure") failure = problemOf(event);
     });
   } catch (error) {
-    if (error instanceof Problem) failure = error;
-    else if (!stopping.signal.aborted) throw error;
+    if (stopping.signal.aborted) failure = null;
+    else if (error instanceof Problem) failure = error;
+    else throw error;
   } finally {
     running.splice(running.indexOf(stopping), 1);
     stoppable();
