@@ -8,6 +8,7 @@ from hasten.gateway.chat import Chat
 from hasten.gateway.embeddings import Embeddings
 from hasten.gateway.health import Health
 from hasten.gateway.models import Catalogue
+from hasten.gateway.rates import Rates
 from hasten.gateway.server import HttpServer
 from hasten.gateway.settings import Settings
 from hasten.keys import KeyRing
@@ -19,8 +20,9 @@ class Gateway:
 
     def __init__(self, bus: Bus, settings: Settings, keys: KeyRing) -> None:
         self._keys = keys
-        self._chat = Chat(bus, settings, keys)
-        embeddings, catalogue = Embeddings(bus, settings, keys), Catalogue(bus, keys)
+        self._rates = Rates(bus)
+        self._chat = Chat(bus, settings, keys, self._rates)
+        embeddings, catalogue = Embeddings(bus, settings, keys, self._rates), Catalogue(bus, keys)
         self._app = build_app(self._chat, embeddings, catalogue, Health(bus), limit=settings.max_requests)
         self._http = HttpServer(self._app, settings.http, settings.write_timeout_s)
         self.service = Service(bus, "gateway", "Serves OpenAI's HTTP API", report=self.report)
@@ -54,6 +56,7 @@ class Gateway:
         """Ends what is left: each stream with an error that says why."""
         self._chat.end_all()
         await self._http.close()
+        await self._rates.close()
         await self._keys.close()
         await self.service.close()
 
