@@ -6,6 +6,7 @@ from hasten.bus import Bus
 from hasten.gateway.app import build_app
 from hasten.gateway.chat import Chat
 from hasten.gateway.embeddings import Embeddings
+from hasten.gateway.face import Face
 from hasten.gateway.health import Health
 from hasten.gateway.models import Catalogue
 from hasten.gateway.rates import Rates
@@ -23,7 +24,9 @@ class Gateway:
         self._rates = Rates(bus)
         self._chat = Chat(bus, settings, keys, self._rates)
         embeddings, catalogue = Embeddings(bus, settings, keys, self._rates), Catalogue(bus, keys)
-        self._app = build_app(self._chat, embeddings, catalogue, Health(bus), limit=settings.max_requests)
+        self._face = Face(bus, settings, keys)
+        more = self._face.routes
+        self._app = build_app(self._chat, embeddings, catalogue, Health(bus), limit=settings.max_requests, more=more)
         self._http = HttpServer(self._app, settings.http, settings.write_timeout_s)
         self.service = Service(bus, "gateway", "Serves OpenAI's HTTP API", report=self.report)
 
@@ -35,6 +38,7 @@ class Gateway:
     async def start(self) -> None:
         """Returns when requests are answered; raises SettingsError for an address it cannot have, and Failed."""
         await self._keys.start()
+        await self._face.start()
         await self._http.start()
         await self.service.start()
 
@@ -49,13 +53,16 @@ class Gateway:
 
     async def drain(self) -> None:
         """Accepts nothing more and returns when every answer has been sent."""
+        self._face.end()
         await self._http.drain()
         await self.service.drain()
 
     async def close(self) -> None:
         """Ends what is left: each stream with an error that says why."""
         self._chat.end_all()
+        self._face.end()
         await self._http.close()
+        await self._face.close()
         await self._rates.close()
         await self._keys.close()
         await self.service.close()
