@@ -12,6 +12,7 @@ from hasten.messages.chat import Chunk, Done, Note, Turn
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.follow import Basis
 from hasten.orchestrator.results import Results
+from hasten.orchestrator.timeline import Timeline
 from hasten.telemetry import Stopwatch, logger, where
 from hasten.topics import random_id
 
@@ -36,6 +37,7 @@ class Flight:
         self.tenant, self.deadline_ms, self.tags, self.read_seq = tenant, deadline_ms, tags, read_seq
         self.id = random_id()
         self.watch = Stopwatch()
+        self.timeline = Timeline(self.watch.elapsed_ms)
         self.model = self.slug = self.worker = ""
         self.prompt: list[Turn] = []
         self.sources: list[dict[str, Any]] = []
@@ -77,6 +79,8 @@ class Flight:
         if isinstance(event, Chunk):
             self.chunks += 1
         self.ended = isinstance(event, (Done, Failure))
+        if self.ended:
+            self.timeline.close(event.cache if isinstance(event, Done) else None)
         self._events.append(event)
         more, self._more = self._more, asyncio.Event()
         more.set()

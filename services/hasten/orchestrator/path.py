@@ -272,6 +272,7 @@ class Path:
         fresh = self._freshness.fresh(flight.tenant, flight.tags, flight.read_seq)
         if not fresh or flight.volatile:
             reason = "volatile" if fresh else "stale"
+            flight.timeline.skip("store", reason)
             self._flight.note("cache", {"hit": None, "stored": False, "reason": reason})
         flight.say(done_of(flight, answer, "miss"))
         if self._compressed is not None:

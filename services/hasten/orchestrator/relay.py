@@ -50,7 +50,9 @@ class Relay:
                 return "apart"
             self._owed = "".join(chunk.text for chunk in shown)
         while True:
-            answered, outcome = await self._ask(lease)
+            with self._flight.timeline.begin("follow") as mark:
+                answered, outcome = await self._ask(lease)
+                mark.end("ran" if outcome == "ended" else "failed", outcome or "silent")
             if outcome is not None:
                 return outcome
             if not answered:
