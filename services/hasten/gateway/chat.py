@@ -1,5 +1,7 @@
 """POST /v1/chat/completions: refused here if it is the caller's fault, otherwise handed to an exchange."""
 
+import time
+
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
@@ -10,6 +12,7 @@ from hasten.gateway.domain import ask_of, request_id_of
 from hasten.gateway.exchange import Exchange
 from hasten.gateway.head import Head
 from hasten.gateway.settings import Settings
+from hasten.gateway.sse import ChatWire
 from hasten.keys import KeyRing
 from hasten.messages.failure import Failed
 from hasten.topics import random_id
@@ -40,8 +43,10 @@ class Chat:
             plain = await read_object(headers, receive, limit=limit, timeout_s=timeout_s)
         except Gone:
             return
-        ask = ask_of(plain, headers, tenant)
-        exchange = Exchange(self._bus, self._settings, tenant, ask, Head(request_id, ask.model))
+        ask = ask_of(plain, headers, tenant, most=self._settings.max_choices)
+        head = Head(request_id, ask.model)
+        wire = ChatWire(head, int(time.time()), include_usage=ask.include_usage)
+        exchange = Exchange(self._bus, self._settings, tenant, ask, head, wire)
         self._live.add(exchange)
         try:
             await exchange.run(receive, send)
