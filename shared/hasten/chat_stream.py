@@ -123,7 +123,7 @@ class ChatStream:
                 self._last, self._until_ms, self._vain, self._lost_by = event.seq, 0.0, 0, None
                 self.notes, self._told = 0, []
                 self._shown.append(event.text)
-                self._plain = self._plain and not event.reasoning and not event.tool_calls
+                self._plain = self._plain and not (event.reasoning or event.tool_calls or event.logprobs)
             case Note(kind="route", data=data):
                 self._model, self._prompt = str(data.get("model", "")), str(data.get("prompt", ""))
             case Done() | Failure():

@@ -16,8 +16,10 @@ from hasten.caller import Caller, Limits
 from hasten.deadline import now_ms
 from hasten.gateway.account import Account
 from hasten.gateway.allowance import NOTHING, Amount, Lack, Share, shares, shown_duration
+from hasten.gateway.choices import Chosen
 from hasten.gateway.meter import Meter
 from hasten.gateway.prices import Prices
+from hasten.messages.chat import Chunk
 from hasten.messages.failure import Failed, Failure
 from hasten.telemetry import counter
 
@@ -39,8 +41,10 @@ class Grant:
 
     def see(self, event: Any) -> None:
         """Takes in an event of the answer."""
-        if self._accounts:
+        if self._accounts and not isinstance(event, Chosen):
             self.meter.see(event)
+        elif self._accounts and isinstance(event.event, Chunk):
+            self.meter.see(event.event)
 
     def end(self, *, tokens: int | None = None) -> None:
         """Charges what was used instead of what was expected; `tokens` where there was no answer of events. Once."""
