@@ -16,6 +16,8 @@ from hasten.gateway.embeddings import Embeddings
 from hasten.gateway.errors import error_headers, error_object, status_of
 from hasten.gateway.health import Health
 from hasten.gateway.models import Catalogue
+from hasten.gateway.rates import HEADERS as RATES
+from hasten.gateway.responses import Responses
 from hasten.limit import Limit
 from hasten.messages.failure import Failed, Failure
 from hasten.telemetry import counter, gauge, logger, where
@@ -60,6 +62,7 @@ def build_app(
     """The application with `more` routes, of which at most `limit` requests are let in at once."""
     routes = [
         Route("/v1/chat/completions", chat, methods=["POST"]),
+        Route("/v1/responses", Responses(chat), methods=["POST"]),
         Route("/v1/embeddings", embeddings, methods=["POST"]),
         Route("/v1/models", catalogue.every),
         Route("/v1/models/{name:path}", catalogue.one),
@@ -88,6 +91,8 @@ class Door:
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _responses.labels(path, message["status"]).inc()
+                rates = [(name.encode(), value.encode()) for name, value in scope.get(RATES, {}).items()]
+                message = {**message, "headers": [*message.get("headers", ()), *rates]}
             await send(message)
 
         limited = path.startswith("/v1/")

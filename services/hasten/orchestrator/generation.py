@@ -213,7 +213,7 @@ class Generation:
         if chunk.reasoning:
             self._reasoning.append(chunk.reasoning)
         self._tool_calls.extend(chunk.tool_calls or [])
-        flight.text(chunk.text, reasoning=chunk.reasoning, tool_calls=chunk.tool_calls)
+        flight.say(msgspec.structs.replace(chunk, seq=flight.chunks))
 
     def _answer(self, done: Done, routed: Routed) -> Answer:
         tokens = done.usage.completion_tokens + self._before
