@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
+from msgspec import structs
+
 from hasten.messages.chat import Chunk
 
 JOIN_S = 0.010
@@ -31,6 +33,7 @@ class ChunkWriter:
         self._send, self._join_s = send, join_s
         self.count = 0
         self._runs: deque[tuple[str, list[Any]]] = deque()
+        self._logprobs: list[dict[str, Any]] = []
         self._held = 0
         self._sent_at = float("-inf")
         self._lock = asyncio.Lock()
@@ -39,9 +42,18 @@ class ChunkWriter:
         self._error: Exception | None = None
 
     async def write(
-        self, text: str = "", *, reasoning: str = "", tool_calls: list[dict[str, Any]] | None = None
+        self,
+        text: str = "",
+        *,
+        reasoning: str = "",
+        tool_calls: list[dict[str, Any]] | None = None,
+        logprobs: list[dict[str, Any]] | None = None,
     ) -> None:
-        """Takes one delta; an empty one is nothing. Waits only while a slow reader is owed more than `HELD_LIMIT`."""
+        """Takes one delta; an empty one is nothing. Waits only while a slow reader is owed more than `HELD_LIMIT`.
+
+        `logprobs` go with the next chunk, whatever it holds.
+        """
+        self._logprobs += logprobs or []
         self._add("reasoning", [reasoning] if reasoning else [])
         self._add("text", [text] if text else [])
         self._add("tool_calls", tool_calls or [])
@@ -82,11 +94,24 @@ class ChunkWriter:
         async with self._lock:
             while self._runs:
                 kind, pieces = self._runs.popleft()
-                chunk = _chunk(self.count, kind, pieces)
+                chunk = self._with_logprobs(_chunk(self.count, kind, pieces))
                 self._held -= 0 if kind == "tool_calls" else sum(map(len, pieces))
                 self._sent_at = asyncio.get_running_loop().time()
                 self.count += 1
                 await self._send(chunk)
+
+    async def finish(self) -> None:
+        """Sends all that is left: log-probabilities that nothing came after are a chunk of their own."""
+        await self.flush()
+        if self._logprobs:
+            await self._send(self._with_logprobs(Chunk(seq=self.count)))
+            self.count += 1
+
+    def _with_logprobs(self, chunk: Chunk) -> Chunk:
+        if not self._logprobs:
+            return chunk
+        told, self._logprobs = self._logprobs, []
+        return structs.replace(chunk, logprobs=told)
 
     def discard(self) -> None:
         """Drops what waits: the answer has been given up."""

@@ -100,7 +100,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One row of the table.
 
     `name` is the public name and `slug` its subject token (made from the name when absent). `capabilities`: tools,
-    json, vision, and logprobs, which are for the orchestrator's own judgement of a draft. `quality` is 0 to 1, costs
+    json, vision, and logprobs, which the orchestrator judges drafts by as well. `quality` is 0 to 1, costs
     are dollars per 1,000 tokens, `ttft_prior_ms` counts until there are measurements. `token_budget` is the prompt size
     to aim for, and `shares` replaces what the compressor's settings give to the parts of a prompt (`history = 0.5`).
     `tokenizer` names a folder in the data folder's models/ with a tokenizer.json; without one tokens are estimated from
@@ -150,7 +150,7 @@ SMALL = Model(
     name="smollm2-135m-q8",
     aliases=["fast"],
     engine=EngineConfig(kind="llama", path="smollm2-135m-instruct-q8_0.gguf"),
-    capabilities=["json"],
+    capabilities=["json", "logprobs"],
     quality=0.4,
     cost_per_1k_prompt=0.00002,
     cost_per_1k_completion=0.00008,
@@ -164,7 +164,7 @@ LARGE = Model(
     name="smollm2-135m-f16",
     aliases=["best"],
     engine=EngineConfig(kind="llama", path="smollm2-135m-instruct-f16.gguf", slots=2),
-    capabilities=["json"],
+    capabilities=["json", "logprobs"],
     quality=0.5,
     cost_per_1k_prompt=0.0002,
     cost_per_1k_completion=0.0008,

@@ -15,23 +15,23 @@ def _body(*parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": list(parts) or "hi"}], **fields}
 
 
+TOOL = {"type": "function", "function": {"name": "f"}}
 CASES: list[tuple[dict[str, Any], list[str]]] = [
     (_body(), []),
     (_body(tools=[]), []),
-    (_body(tools=[{"type": "function"}]), ["tools"]),
+    (_body(tools=[TOOL]), ["tools"]),
     (_body(response_format={"type": "text"}), []),
     (_body(response_format={}), []),
     (_body(response_format={"type": "json_object"}), ["json"]),
     (_body(response_format={"type": "json_schema", "json_schema": {}}), ["json"]),
     (_body(response_format={"type": "grammar"}), ["json"]),
     (_body(logprobs=False, top_logprobs=0), []),
-    (_body({"type": "text", "text": "a"}, {"type": "refusal", "refusal": "b"}, {"text": "c"}), []),
+    (_body({"type": "text", "text": "a"}, {"type": "refusal", "refusal": "b"}), []),
     (_body({"type": "image_url"}), ["vision"]),
     (_body({"type": "input_image"}), ["vision"]),
     (_body({"type": "input_audio"}), ["vision"]),
     (_body({"type": "file"}), ["vision"]),
-    (_body({"type": ["image_url"]}), ["vision"]),
-    (_body({"type": "image_url"}, tools=[{}], response_format={"type": "json_object"}), ["tools", "json", "vision"]),
+    (_body({"type": "image_url"}, tools=[TOOL], response_format={"type": "json_object"}), ["tools", "json", "vision"]),
 ]
 
 

@@ -102,7 +102,8 @@ def test_an_empty_answer_cut_by_the_limit_is_an_answer() -> None:
     done = Done(finish_reason="length", chunks=1)
     completion.see(done)
     choice = completion.body(done, Head("r1", "m"), 0)["choices"][0]
-    assert choice["message"] == {"role": "assistant", "content": "", "reasoning_content": "thinking"}
+    answer = {"role": "assistant", "content": "", "refusal": None, "reasoning_content": "thinking"}
+    assert choice["message"] == answer
     assert choice["finish_reason"] == "length"
 
 

@@ -81,7 +81,7 @@ def test_agent_turns_are_never_looked_up_by_meaning() -> None:
         {"temperature": 0},
         {"top_p": 0.5},
         {"seed": 1},
-        {"tool_choice": "none"},
+        {"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "none"},
         {"presence_penalty": 1.0},
         {"num_ctx": 1024},
         {"response_format": {"type": "json_object"}},
@@ -112,6 +112,7 @@ def test_every_field_that_can_change_the_answer_is_in_key_and_partition(other: d
         {"user": "u1"},
         {"cache": {"tags": ["a"]}},
         {"top_p": None},
+        {"tools": [], "tool_choice": "none"},
         {"model": "auto", "n": 1, "knowledge": [], "filter": {}, "examples": [], "logprobs": None},
         {"messages": [{"role": "user", "content": [{"type": "text", "text": "Explain tides"}]}]},
     ],
@@ -131,16 +132,18 @@ def test_developer_and_system_are_one_role_and_their_place_counts() -> None:
     assert key(hi, developer) != key(developer, hi)
 
 
-@pytest.mark.parametrize("asked", [{"n": 2}, {"logprobs": True}, {"top_logprobs": 3}])
-def test_what_a_stream_has_no_place_for_is_refused_by_name(asked: dict[str, object]) -> None:
-    """Whichever model would answer, and although some of them can do it for the orchestrator's own ends."""
+def test_more_answers_than_a_stream_has_place_for_are_refused_by_name() -> None:
     with pytest.raises(Failed) as refused:
-        plan_of(request(**asked))
-    assert (refused.value.failure.code, refused.value.failure.param) == ("unsupported", *asked)
+        plan_of(request(n=2))
+    assert (refused.value.failure.code, refused.value.failure.param) == ("unsupported", "n")
 
 
-def test_what_asks_for_nothing_is_no_reason_to_refuse() -> None:
-    assert plan_of(request(n=1, logprobs=False, top_logprobs=0)).needs == []
+def test_log_probabilities_are_a_need_and_neither_read_shared_nor_stored() -> None:
+    plan = plan_of(request(logprobs=True, top_logprobs=2))
+    assert plan.needs == ["logprobs"]
+    assert not any((plan.read_exact, plan.read_semantic, plan.share, plan.store))
+    plain = plan_of(request(n=1, logprobs=False, top_logprobs=0))
+    assert (plain.needs, plain.store) == ([], True)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +155,7 @@ def test_what_asks_for_nothing_is_no_reason_to_refuse() -> None:
         ({"messages": [{"role": "user", "content": "x"}], "temperature": 3}, "temperature"),
         ({"messages": [{"role": "user", "content": "x"}], "top_p": "high"}, "top_p"),
         ({"messages": [{"role": "user", "content": "x"}], "cache": {"scope": "user"}}, "user"),
-        ({"messages": [{"role": "nobody", "content": "x"}]}, "messages"),
+        ({"messages": [{"role": "nobody", "content": "x"}]}, "messages[0].role"),
     ],
 )
 def test_bad_requests_name_the_field(body: dict[str, object], param: str) -> None:

@@ -36,17 +36,12 @@ def test_what_the_engine_cannot_do_is_refused_by_name(request_: Generate, param:
 
 
 def test_what_the_engine_can_do_passes() -> None:
-    able = ["tools", "json", "vision"]
+    able = ["tools", "json", "vision", "logprobs"]
+    check(_asks(logprobs=True, top_logprobs=2), able, continues=True)
     check(_asks(tools=[{"type": "function"}]), able, continues=True)
     check(_asks(response_format={"type": "json_object"}), able, continues=True)
     check(_asks(response_format={"type": "text"}), [], continues=False)
     check(_asks(continues="It is"), [], continues=True)
-
-
-def test_logprobs_are_refused_whatever_the_engine_says() -> None:
-    for request_ in (_asks(logprobs=True), _asks(top_logprobs=2)):
-        with pytest.raises(Failed):
-            check(request_, ["logprobs"], continues=True)
 
 
 def test_an_answer_of_a_fixed_form_is_not_continued() -> None:

@@ -8,7 +8,7 @@ from engine_rig import Kind, admitted, asked, text, whole
 
 from hasten.chunks import merge_tool_calls
 from hasten.messages.failure import Failed
-from hasten.worker.engines import Engine
+from hasten.worker.engines import Engine, EngineError
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 CITY = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Paris"]}}, "required": ["city"]}
@@ -62,10 +62,31 @@ async def test_an_answer_of_a_fixed_form_is_not_continued(engine: Engine) -> Non
         assert caught.value.failure.code == "unsupported"
 
 
-async def test_log_probabilities_are_refused_by_all(engine: Engine) -> None:
-    with pytest.raises(Failed) as caught:
-        admitted(engine, asked(logprobs=True))
-    assert caught.value.failure.param == "logprobs"
+@pytest.mark.parametrize("most", [0, 2])
+async def test_log_probabilities_are_told_of_every_token_where_that_is_promised(engine: Engine, most: int) -> None:
+    request = asked("Hello", logprobs=True, top_logprobs=most, max_tokens=12)
+    if "logprobs" not in engine.capabilities:
+        with pytest.raises(Failed) as caught:
+            admitted(engine, request)
+        assert caught.value.failure.param == "logprobs"
+        return
+    deltas, end = await whole(engine.generate("acme/r", admitted(engine, request)))
+    told = [token for delta in deltas for token in delta.tokens]
+    said = "".join(delta.text for delta in deltas)
+    assert b"".join(bytes(token["bytes"]) for token in told).decode() == said
+    end_token = end.finish_reason == "stop"
+    assert len(told) == end.usage.completion_tokens - end_token
+    assert all(token["logprob"] <= 0 and len(token["top_logprobs"]) == most for token in told)
+
+
+async def test_an_option_of_openais_is_not_left_out_in_silence(kind: Kind, engine: Engine) -> None:
+    if kind.engine in ("sim", "openai"):
+        pytest.skip("the simulator has no model, and a server says itself what it does not do")
+    for name, value in (("reasoning_effort", "low"), ("verbosity", "high"), ("web_search_options", {})):
+        with pytest.raises(EngineError) as caught:
+            await whole(engine.generate("acme/r", asked("Hello", extra={name: value}, max_tokens=1)))
+        assert (caught.value.code, caught.value.param) == ("unsupported", name)
+    assert await text(engine, asked("Hello", extra={"verbosity": "medium", "service_tier": "flex"}, max_tokens=3))
 
 
 async def test_a_call_that_the_model_writes_by_itself_is_found(kind: Kind, engine: Engine) -> None:

@@ -322,7 +322,8 @@ async def test_a_fault_of_the_caller_never_reaches_nats(made: Edge, bus: Bus) ->
         ({"metadata": deep}, None),
         ({"messages": []}, "messages"),
         ({"messages": None}, "messages"),
-        ({"messages": [{"role": "wizard", "content": "x"}]}, "messages"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
+        ({"functions": [{"name": "f"}]}, "functions"),
         ({"temperature": 3}, "temperature"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"model": 7}, "model"),
@@ -347,10 +348,10 @@ async def test_a_fault_of_the_caller_never_reaches_nats(made: Edge, bus: Bus) ->
 
 
 async def test_what_the_orchestrator_refuses_names_the_field(made: Edge) -> None:
-    made.script = fails("unsupported", param="n")
-    response = await made.post({**STREAM, "n": 2})
-    assert made.heard[0][0].n == 2
-    assert (response.status_code, response.json()["error"]["param"]) == (400, "n")
+    made.script = fails("unsupported", param="logprobs")
+    response = await made.post({**STREAM, "logprobs": True})
+    assert made.heard[0][0].logprobs
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "logprobs")
 
 
 async def test_tool_calls_reach_the_official_client_on_both_paths(made: Edge) -> None:

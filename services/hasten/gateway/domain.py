@@ -14,17 +14,20 @@ _NOT_ON_THE_BUS = frozenset({"stream", "stream_options", "tenant", "tenant_id"})
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """One chat request of an HTTP caller. `body` is what is published: the caller's fields as they are, less those
-    about transport and tenant, with the `x-hasten-*` headers in. `deadline_ms` counts from now."""
+    about transport and tenant, with the `x-hasten-*` headers in. `choices` is how many answers it wants, and
+    `deadline_ms` counts from now."""
 
     body: dict[str, Any]
     model: str
     stream: bool
     include_usage: bool
     deadline_ms: int | None
+    choices: int = 1
 
 
-def ask_of(plain: dict[str, Any], headers: Mapping[str, str], tenant: str) -> Ask:
-    """Takes a decoded body and its headers apart; raises Failed for whatever is the caller's fault."""
+def ask_of(plain: dict[str, Any], headers: Mapping[str, str], tenant: str, *, most: int = 1) -> Ask:
+    """Takes a decoded body and its headers apart; raises Failed for whatever is the caller's fault, more than `most`
+    answers among it."""
     check_tenant(tenant, plain.get("tenant"), plain.get("tenant_id"))
     body = {name: value for name, value in plain.items() if name not in _NOT_ON_THE_BUS}
     policy = cache_policy(body.get("cache"), headers)
@@ -34,12 +37,16 @@ def ask_of(plain: dict[str, Any], headers: Mapping[str, str], tenant: str) -> As
         body["deadline_ms"] = _milliseconds(deadline)
     stream, include_usage = _transport(plain)
     request = parse_chat(body)
+    if request.n > most:
+        raise Failed("bad_request", f"n must be at most {most}", param="n")
+    body.pop("n", None)
     return Ask(
         body=body,
         model=request.model,
         stream=stream,
         include_usage=include_usage,
         deadline_ms=request.deadline_ms,
+        choices=request.n,
     )
 
 

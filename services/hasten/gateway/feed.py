@@ -1,9 +1,11 @@
 """Events on their way to one reader: joined while it is slow, bounded in bytes, and never dropped in silence."""
 
 import asyncio
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
+from hasten.gateway.choices import Chosen
 from hasten.messages.chat import Chunk, Done
 from hasten.messages.failure import Failure
 
@@ -46,9 +48,10 @@ class Feed:
 
 
 def _size(event: Any) -> int:
+    event = event.event if isinstance(event, Chosen) else event
     if not isinstance(event, Chunk):
         return _OVERHEAD_BYTES
-    calls = sum(len(str(call)) for call in event.tool_calls or [])
+    calls = sum(len(str(plain)) for plain in (*(event.tool_calls or ()), *(event.logprobs or ())))
     return _OVERHEAD_BYTES + len(event.text) + len(event.reasoning) + calls
 
 
@@ -60,13 +63,30 @@ def _kind(event: Any) -> str:
 
 def _joined(run: list[Chunk]) -> Chunk:
     text, reasoning = "".join(one.text for one in run), "".join(one.reasoning for one in run)
-    return Chunk(seq=run[0].seq, text=text, reasoning=reasoning)
+    logprobs = [token for one in run for token in one.logprobs or ()] or None
+    return Chunk(seq=run[0].seq, text=text, reasoning=reasoning, logprobs=logprobs)
 
 
 def coalesced(events: list[Any]) -> list[Any]:
-    """The same events with neighbouring chunks of text, or of reasoning, as one chunk; tool-call deltas stay apart."""
+    """The same events with neighbouring chunks of text, or of reasoning, as one chunk; tool-call deltas stay apart, and
+    so do the answers, where there are several."""
     if len(events) < 2:
         return events
+    joined: list[Any] = []
+    for several, group in groupby(events, lambda event: isinstance(event, Chosen)):
+        run = list(group)
+        joined += _each(run) if several else _neighbours(run)
+    return joined
+
+
+def _each(events: list[Chosen]) -> list[Chosen]:
+    said: dict[int, list[Any]] = {}
+    for one in events:
+        said.setdefault(one.choice, []).append(one.event)
+    return [Chosen(choice, event) for choice, of_it in said.items() for event in _neighbours(of_it)]
+
+
+def _neighbours(events: Iterable[Any]) -> list[Any]:
     joined: list[Any] = []
     for kind, group in groupby(events, _kind):
         run = list(group)

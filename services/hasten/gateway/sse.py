@@ -1,10 +1,13 @@
 """A streamed answer as server-sent events in OpenAI's form, the way strict clients want them."""
 
+from collections import defaultdict
 from typing import Any
 
 import msgspec
 
-from hasten.gateway.completion import completion_id, usage_object
+from hasten.gateway.call_numbers import CallNumbers
+from hasten.gateway.choices import Chosen
+from hasten.gateway.completion import Completion, completion_id, usage_object
 from hasten.gateway.errors import error_object
 from hasten.gateway.head import Head
 from hasten.messages.chat import Chunk, Done
@@ -26,34 +29,49 @@ def frame(data: Any) -> bytes:
 
 
 class Frames:
-    """The frames of one answer. Every chunk has the same id, created and model, so events that may still tell the model
-    must have been seen by `head` before the first chunk. The role is in the first delta and in no other."""
+    """The frames of one request. Every chunk has the same id, created and model, so what may still tell the model must
+    have been seen by `head` before the first chunk. The role is in the first delta of an answer and in no other."""
 
     def __init__(self, head: Head, created: int, *, include_usage: bool) -> None:
         self._head, self._created, self._include_usage = head, created, include_usage
         self._base: dict[str, Any] = {}
-        self._calls = _CallNumbers()
+        self._numbers: defaultdict[int, CallNumbers] = defaultdict(CallNumbers)
+        self._begun: set[int] = set()
+        self._ended: set[int] = set()
 
     def of(self, event: Any) -> bytes:
         """The frames of one event; none for what a client does not see."""
+        if isinstance(event, Chosen):
+            if isinstance(event.event, Done):
+                return self._finish(event.choice, event.event)
+            return self._said(event.choice, event.event)
         if isinstance(event, Chunk):
-            return b"".join(self._chunk({"delta": delta, "finish_reason": None}) for delta in self._deltas(event))
+            return self._said(0, event)
         if isinstance(event, Done):
             return self._done(event)
         if isinstance(event, Failure):
             return frame(error_object(event)) + END
         return b""
 
-    def _deltas(self, chunk: Chunk) -> list[dict[str, Any]]:
+    def _said(self, at: int, chunk: Chunk) -> bytes:
+        choices: list[dict[str, Any]] = [{"delta": delta, "finish_reason": None} for delta in self._deltas(at, chunk)]
+        if chunk.logprobs:
+            choices = choices or [{"delta": {}, "finish_reason": None}]
+            choices[0]["logprobs"] = {"content": chunk.logprobs, "refusal": None}
+        return b"".join(self._chunk(at, choice) for choice in choices)
+
+    def _deltas(self, at: int, chunk: Chunk) -> list[dict[str, Any]]:
         deltas: list[dict[str, Any]] = []
         if chunk.reasoning:
             deltas.append({"reasoning_content": chunk.reasoning})
         if chunk.text:
             deltas.append({"content": chunk.text})
-        deltas += [{"tool_calls": [self._calls.numbered(call)]} for call in chunk.tool_calls or []]
+        if chunk.tool_calls:
+            numbers = self._numbers[at]
+            deltas += [{"tool_calls": [numbers.numbered(call)]} for call in chunk.tool_calls]
         return deltas
 
-    def _chunk(self, choice: dict[str, Any]) -> bytes:
+    def _chunk(self, at: int, choice: dict[str, Any]) -> bytes:
         if not self._base:
             self._base = {
                 "id": completion_id(self._head.request_id),
@@ -61,47 +79,33 @@ class Frames:
                 "created": self._created,
                 "model": self._head.model,
             }
+        if at not in self._begun:
+            self._begun.add(at)
             choice["delta"] = {"role": "assistant", **choice["delta"]}
         usage = {"usage": None} if self._include_usage else {}
-        return frame({**self._base, "choices": [{"index": 0, **choice}], **usage})
+        return frame({**self._base, "choices": [{"index": at, **choice}], **usage})
+
+    def _finish(self, at: int, done: Done) -> bytes:
+        self._ended.add(at)
+        frames = b"" if at in self._begun else self._chunk(at, {"delta": {"content": ""}, "finish_reason": None})
+        return frames + self._chunk(at, {"delta": {}, "finish_reason": done.finish_reason})
 
     def _done(self, done: Done) -> bytes:
-        frames = b"" if self._base else self._chunk({"delta": {"content": ""}, "finish_reason": None})
-        frames += self._chunk({"delta": {}, "finish_reason": done.finish_reason})
+        frames = b"" if self._ended else self._finish(0, done)
         if self._include_usage:
             frames += frame({**self._base, "choices": [], "usage": usage_object(done.usage)})
         return frames + END
 
 
-class _CallNumbers:
-    """Numbers the tool calls of one answer from 0, as clients merge them by that number alone.
+class ChatWire:
+    """A chat answer as OpenAI's clients want it."""
 
-    Engines that leave the index out, or number every call 0, are told apart by the ids of the calls. Clients append
-    what is said again, so an id or name that an engine repeats with every fragment goes out once.
-    """
+    def __init__(self, head: Head, created: int, *, include_usage: bool) -> None:
+        self._head, self._created = head, created
+        self._frames = Frames(head, created, include_usage=include_usage)
+        self._completion = Completion()
+        self.frames, self.see = self._frames.of, self._completion.see
 
-    def __init__(self) -> None:
-        self._calls: list[dict[str, str]] = []
-        self._latest: dict[Any, int] = {}
-
-    def numbered(self, delta: dict[str, Any]) -> dict[str, Any]:
-        """The delta with its call's number as `index`."""
-        index, function = delta.get("index"), delta.get("function") or {}
-        number = self._number(index, delta.get("id"))
-        self._latest[index], call = number, self._calls[number]
-        fresh = _news(delta, ("id", "type"), call) | {"index": number}
-        return fresh | {"function": _news(function, ("name",), call)} if function else fresh
-
-    def _number(self, index: Any, identity: Any) -> int:
-        number = self._latest.get(index)
-        if number is None or (identity and identity != self._calls[number].get("id", identity)):
-            self._calls.append({})
-            return len(self._calls) - 1
-        return number
-
-
-def _news(plain: dict[str, Any], names: tuple[str, ...], told: dict[str, str]) -> dict[str, Any]:
-    """The fields without those of `names` that are empty or told already; notes what is told now."""
-    stale = {name for name in names if name in plain and (not plain[name] or plain[name] == told.get(name))}
-    told |= {name: plain[name] for name in names if plain.get(name)}
-    return {name: value for name, value in plain.items() if name not in stale}
+    def body(self, done: Done) -> dict[str, Any]:
+        """The `chat.completion` object."""
+        return self._completion.body(done, self._head, self._created)

@@ -49,18 +49,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def plan_of(request: ChatRequest) -> Plan:
     """The plan for a request; raises Failed(unsupported) for what no part of hasten can do.
 
-    Cache off, more than one choice, and an explicit temperature above 0 without mode exact are neither read, shared
-    nor stored; an absent temperature counts as cacheable.
+    Cache off, log-probabilities, and an explicit temperature above 0 without mode exact are neither read, shared nor
+    stored; an absent temperature counts as cacheable.
     """
     if request.n > 1:
-        raise Failed("unsupported", "n must be 1: one answer is streamed per request", param="n")
-    if request.logprobs or request.top_logprobs:
-        param = "logprobs" if request.logprobs else "top_logprobs"
-        raise Failed("unsupported", f"{param} cannot be told: leave it out", param=param)
+        raise Failed("unsupported", "n must be 1 on the bus, where a request has one stream: ask n times", param="n")
     print_ = fingerprint(request)
     policy = request.cache
     varies = bool(request.temperature) and policy.mode != "exact"
-    usable = policy.mode != "off" and not varies
+    usable = policy.mode != "off" and not varies and not request.logprobs
     reads = usable and policy.mode != "refresh"
     alone = print_.single_turn and not goes_on(print_.text)
     semantic = reads and policy.mode == "auto" and alone
@@ -107,8 +104,8 @@ def check_collections(request: ChatRequest) -> None:
 
 
 def stops(stop: str | list[str] | None) -> list[str]:
-    """The stop sequences as a list."""
-    return [stop] if isinstance(stop, str) else list(stop or [])
+    """The stop sequences as a list; an empty one would stop at the first word."""
+    return [one for one in ([stop] if isinstance(stop, str) else stop or []) if one]
 
 
 def lease_key(tenant: str, plan: Plan, epoch: str) -> str:

@@ -38,6 +38,8 @@ def _in_general(request: ChatRequest, plan: Plan) -> str:
         return "cache.mode is off"
     if request.cache.mode == "refresh":
         return "cache.mode is refresh: the answer is made anew and replaces the stored one"
+    if request.logprobs:
+        return "log-probabilities are asked for, which are not stored"
     return f"temperature {request.temperature:g} is above 0, and cache.mode is not exact" if request.temperature else ""
 
 

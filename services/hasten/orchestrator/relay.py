@@ -46,7 +46,7 @@ class Relay:
         if lease.revision != self._revision:
             self._revision, self._taken = lease.revision, 0
             shown = self._flight.said
-            if any(chunk.reasoning or chunk.tool_calls for chunk in shown):
+            if any(chunk.reasoning or chunk.tool_calls or chunk.logprobs for chunk in shown):
                 return "apart"
             self._owed = "".join(chunk.text for chunk in shown)
         while True:
@@ -112,7 +112,7 @@ class Relay:
         """Passes on what the readers have not been shown; False when it differs from what they have."""
         if not self._owed:
             if isinstance(event, Chunk):
-                self._flight.text(event.text, reasoning=event.reasoning, tool_calls=event.tool_calls)
+                self._flight.say(structs.replace(event, seq=self._flight.chunks))
             else:
                 self._flight.say(event)
             return True

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from hasten.messages.chat import FIELD_OF
 from hasten.messages.failure import Failure
 from hasten.messages.route import Route
 from hasten.models import AUTO, Model
@@ -76,7 +77,7 @@ def able(models: Sequence[Model], needs: Sequence[str], loads: Mapping[str, Sequ
         return found
     name, missing = min(lacking.items(), key=lambda item: len(item[1]))
     who = f"the model {name} lacks" if len(models) == 1 else f"no model has all it needs; {name} lacks"
-    return Failure(code="unsupported", detail=f"{who} {', '.join(missing)}", param="model")
+    return Failure(code="unsupported", detail=f"{who} {', '.join(missing)}", param=FIELD_OF.get(missing[0], "model"))
 
 
 def _lacking(model: Model, needs: Sequence[str], loads: Sequence[Load]) -> list[str]:

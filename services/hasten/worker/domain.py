@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from hasten.control import neutral_turn, neutraliser
-from hasten.messages.chat import Turn, needs_of
+from hasten.messages.chat import FIELD_OF, Turn, needs_of
 from hasten.messages.failure import Failed
 from hasten.messages.generate import Generate
 from hasten.models import Model
@@ -15,11 +15,7 @@ from hasten.settings import SettingsError
 BYTES_PER_TOKEN = 3
 """English has four and more, Chinese three, code about three: an estimate on the long side."""
 TOKENS_PER_TURN = 6
-_FIELDS = {"tools": "tools", "json": "response_format", "logprobs": "logprobs", "vision": "messages"}
-"""Which field of a request a need comes from."""
 _NEUTRAL = neutraliser()
-_NEVER = ("logprobs",)
-"""Whatever an engine says it can: the stream has no place for it."""
 
 
 def find_model(wanted: str, models: Sequence[Model]) -> Model:
@@ -51,8 +47,8 @@ def check(request: Generate, capabilities: Sequence[str], continues: bool) -> No
         top_logprobs=request.top_logprobs,
     )
     for need in needs:
-        if need not in capabilities or need in _NEVER:
-            raise _unsupported(_FIELDS[need])
+        if need not in capabilities:
+            raise _unsupported(FIELD_OF[need])
     if request.continues and not continues:
         raise _unsupported("continues")
     if request.continues and ("json" in needs or "tools" in needs):

@@ -170,7 +170,7 @@ class Worker:
         async with aclosing(engine.generate(key, request)) as events:
             async for event in events:
                 if isinstance(event, End):
-                    await writer.flush()
+                    await writer.finish()
                     if (note := tally.note()) is not None:
                         await _say(call, note)
                     return self._done(event, writer.count, clock, first)
@@ -180,7 +180,8 @@ class Worker:
                     _ttft.labels(self._model.name).observe(first / 1000)
                 if (note := tally.add(event.logprobs)) is not None:
                     await _say(call, note)
-                await writer.write(event.text, reasoning=event.reasoning, tool_calls=event.tool_calls)
+                told = event.tokens or None
+                await writer.write(event.text, reasoning=event.reasoning, tool_calls=event.tool_calls, logprobs=told)
         raise EngineError("incomplete", "the engine ended without a result")
 
     def _done(self, end: End, chunks: int, clock: Stopwatch, first: float) -> Done:

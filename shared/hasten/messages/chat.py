@@ -4,6 +4,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from hasten.messages import form
 from hasten.messages.failure import Failed, Failure, without_value
 from hasten.topics import Body, Reply, Topic
 
@@ -11,7 +12,6 @@ Role = Literal["system", "developer", "user", "assistant", "tool"]
 Scalar = str | int | float | bool
 SYSTEM_ROLES = ("system", "developer")
 """Whose turns are the operator's instructions: two names for one role."""
-_TEXT_PARTS = ("text", "input_text", "refusal")
 
 
 class Turn(Body, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,7 +32,7 @@ class Turn(Body, frozen=True, kw_only=True, omit_defaults=True):
         """The text of the turn: its string content, or its text parts joined by newlines."""
         if isinstance(self.content, str):
             return self.content
-        parts = (part.get("text") for part in self.content or [] if part.get("type") in ("text", "input_text"))
+        parts = (part.get("text") for part in self.content or [] if part.get("type") in form.TEXT_PARTS)
         return "\n".join(part for part in parts if isinstance(part, str))
 
 
@@ -115,8 +115,9 @@ def _split(plain: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
 def parse_chat(raw: bytes | dict[str, Any]) -> ChatRequest:
     """Decodes a chat body, from JSON or an object; raises Failed(bad_request) that names the offending field.
 
-    Unknown fields go to `extra` (of the request or of the turn), a null counts as absent, and
-    `max_completion_tokens` takes precedence over `max_tokens`. An unknown field of `cache` is refused: a slip in
+    Unknown fields go to `extra` (of the request or of the turn), a null of a known one counts as absent, and
+    `max_completion_tokens` takes precedence over `max_tokens`. What OpenAI's API has and nobody here can answer is
+    Failed(unsupported). An unknown field of `cache` is refused: a slip in
     `scope` would show one user's answer to the others.
     """
     try:
@@ -131,12 +132,34 @@ def parse_chat(raw: bytes | dict[str, Any]) -> ChatRequest:
     if isinstance(policy := plain.get("cache"), dict) and not policy.keys() <= set(CachePolicy.__struct_fields__):
         fields = ", ".join(CachePolicy.__struct_fields__)
         raise Failed("bad_request", f"cache has a field that is not known; it may have {fields}", param="cache")
-    plain = dict(plain)
+    plain = form.normal_options(plain)
+    limit_name = "max_tokens"
     if (limit := plain.pop("max_completion_tokens", None)) is not None:
-        plain["max_tokens"] = limit
-    plain["messages"] = [_split(turn, _KNOWN_OF_A_TURN) if isinstance(turn, dict) else turn for turn in messages]
+        plain["max_tokens"], limit_name = limit, "max_completion_tokens"
+    plain["messages"] = [_turn_of(turn) if isinstance(turn, dict) else turn for turn in messages]
     try:
-        request = msgspec.convert(_split(plain, _KNOWN), ChatRequest)
+        request = _converted(_split(plain, _KNOWN))
+        _check_ranges(request)
+    except Failed as failed:
+        if failed.failure.param == "max_tokens" != limit_name:
+            detail = failed.failure.detail.replace("max_tokens", limit_name)
+            raise Failed("bad_request", detail, param=limit_name) from None
+        raise
+    form.check_options(request.extra)
+    form.check_tools(request.tools, request.tool_choice)
+    form.check_format(request.response_format)
+    for at, turn in enumerate(request.messages):
+        form.check_turn(at, turn.role, turn.content, turn.tool_calls, turn.extra)
+    return request
+
+
+def _turn_of(plain: dict[str, Any]) -> dict[str, Any]:
+    return _split(form.normal_turn(plain), _KNOWN_OF_A_TURN)
+
+
+def _converted(plain: dict[str, Any]) -> ChatRequest:
+    try:
+        return msgspec.convert(plain, ChatRequest)
     except msgspec.ValidationError as error:
         problem = without_value(str(error))
         for name, choices in _CHOICES.items():
@@ -144,15 +167,15 @@ def parse_chat(raw: bytes | dict[str, Any]) -> ChatRequest:
                 allowed = f"{', '.join(choices[:-1])} or {choices[-1]}"
                 raise Failed("bad_request", f"{name} must be {allowed}", param=name) from None
         raise Failed("bad_request", problem, param=_field_of(problem)) from None
-    _check_ranges(request)
-    return request
 
 
 def _field_of(problem: str) -> str | None:
     _, found, path = problem.partition("`$.")
-    return path.split("`")[0].split(".")[0].split("[")[0] if found else None
+    return path.split("`")[0] if found else None
 
 
+MOST_ALTERNATIVES = 20
+"""As many as OpenAI tells of beside each token of an answer."""
 LARGEST = 2**53
 """Above it JSON's integers are no longer exact, and floats run out soon."""
 
@@ -161,7 +184,7 @@ def _check_ranges(request: ChatRequest) -> None:
     def refuse(param: str, rule: str) -> None:
         raise Failed("bad_request", f"{param} {rule}", param=param)
 
-    for name in ("max_tokens", "n", "deadline_ms", "priority", "seed", "top_logprobs"):
+    for name in ("max_tokens", "n", "deadline_ms", "priority", "seed"):
         if abs(getattr(request, name) or 0) > LARGEST:
             refuse(name, f"must be at most {LARGEST}")
     if request.max_tokens is not None and request.max_tokens < 1:
@@ -172,6 +195,13 @@ def _check_ranges(request: ChatRequest) -> None:
         refuse("temperature", "must be between 0 and 2")
     if request.top_p is not None and not 0 < request.top_p <= 1:
         refuse("top_p", "must be above 0 and at most 1")
+    for name in ("frequency_penalty", "presence_penalty"):
+        if not -2 <= (getattr(request, name) or 0) <= 2:
+            refuse(name, "must be between -2 and 2")
+    if request.top_logprobs is not None and not 0 <= request.top_logprobs <= MOST_ALTERNATIVES:
+        refuse("top_logprobs", f"must be between 0 and {MOST_ALTERNATIVES}")
+    if request.top_logprobs and not request.logprobs:
+        refuse("top_logprobs", "needs logprobs to be true")
     if request.deadline_ms is not None and request.deadline_ms < 1:
         refuse("deadline_ms", "must be at least 1")
     for name in ("max_age_s", "ttl_s", "max_distance"):
@@ -179,6 +209,10 @@ def _check_ranges(request: ChatRequest) -> None:
             refuse(f"cache.{name}", "must be at least 0")
     if request.cache.scope == "user" and not request.user:
         refuse("user", "must be given when cache.scope is user")
+
+
+FIELD_OF = {"tools": "tools", "json": "response_format", "logprobs": "logprobs", "vision": "messages"}
+"""The field of a request that each need comes from."""
 
 
 def needs_of(
@@ -199,7 +233,7 @@ def needs_of(
         "tools": bool(tools),
         "json": (response_format or {}).get("type", "text") != "text",
         "logprobs": bool(logprobs or top_logprobs),
-        "vision": any(kind is not None and kind not in _TEXT_PARTS for kind in types),
+        "vision": any(kind is not None and kind not in form.TEXT_PARTS for kind in types),
     }
     return [need for need, wanted in asked.items() if wanted]
 
@@ -224,12 +258,17 @@ class Accepted(Reply, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Chunk(Reply, frozen=True, kw_only=True, omit_defaults=True):
-    """A piece of the answer. `seq` counts from 0 without gaps; `text`, `reasoning` and `tool_calls` are deltas."""
+    """A piece of the answer. `seq` counts from 0 without gaps; `text`, `reasoning` and `tool_calls` are deltas.
+
+    `logprobs` are OpenAI's entries (token, logprob, bytes, top_logprobs) of the tokens since the last chunk, where the
+    request asks for them.
+    """
 
     seq: int
     text: str = ""
     reasoning: str = ""
     tool_calls: list[dict[str, Any]] | None = None
+    logprobs: list[dict[str, Any]] | None = None
 
 
 class Note(Reply, frozen=True, kw_only=True, omit_defaults=True):

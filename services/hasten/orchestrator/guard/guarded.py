@@ -22,7 +22,8 @@ Say = Callable[..., None]
 
 class Guarded:
     """Takes the chunks of one answer as they were generated and calls `say`, as Flight.text is called, with what may be
-    shown of them. Without rules each chunk goes on as it is."""
+    shown of them. Without rules each chunk goes on as it is; under rules without log probabilities, which tell the tokens
+    that a rule may hide."""
 
     def __init__(self, rules: Rules, tenant: str, deadline_ms: Callable[[], float], say: Say) -> None:
         self._rules, self._tenant, self._deadline_ms, self._say = rules, tenant, deadline_ms, say
@@ -48,7 +49,7 @@ class Guarded:
     async def take(self, chunk: Chunk) -> None:
         """Takes the next chunk."""
         if not self._rules.mark:
-            self._say(chunk.text, reasoning=chunk.reasoning, tool_calls=chunk.tool_calls)
+            self._say(chunk.text, reasoning=chunk.reasoning, tool_calls=chunk.tool_calls, logprobs=chunk.logprobs)
             return
         for kind, text in (("reasoning", chunk.reasoning), ("text", chunk.text)):
             if text and not self.stopped:

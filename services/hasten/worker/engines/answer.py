@@ -7,22 +7,24 @@ from msgspec import UNSET
 
 from hasten.messages.chat import Usage
 from hasten.worker.engines.engine import Delta, End, EngineError
+from hasten.worker.engines.probable import LEAST_LOGPROB, entries
 from hasten.worker.engines.refusal import RETRY_MS, refusal
 
 BROKEN_OFF = ("error", "abort", "aborted", "cancelled")
 """What some servers give as a finish reason when there was none."""
-LEAST_LOGPROB = -9999.0
-"""What OpenAI says of a token that is all but impossible; the infinity of others is no JSON."""
 
 
 class Answer:
     """The state of one answer. `may_be_empty` says that a stop without a word is a real answer.
 
     It is one when the caller gave stop sequences or a beginning, and for an engine whose word is the model's own.
+    `alternatives` is how many more tokens are told of beside each that was taken, None when the caller wants no
+    log-probabilities.
     """
 
-    def __init__(self, *, may_be_empty: bool = False) -> None:
-        self._may_be_empty = may_be_empty
+    def __init__(self, *, may_be_empty: bool = False, alternatives: int | None = None) -> None:
+        self._may_be_empty, self._alternatives = may_be_empty, alternatives
+        self._told = False
         self._finish_reason = ""
         self._usage = Usage()
         self._spoken = False
@@ -67,8 +69,12 @@ class Answer:
             reasoning=self._reasoning.add(thought),
             tool_calls=[self._numbered(_call(_object(one))) for one in _list(piece.get("tool_calls"))] or None,
             logprobs=_logprobs(choice.get("logprobs")),
+            tokens=[] if self._alternatives is None else entries(choice.get("logprobs"), self._alternatives),
         )
-        return made if made.text or made.reasoning or made.tool_calls or made.logprobs else None
+        self._told = self._told or bool(made.tokens)
+        if self._alternatives is not None and made.text and not self._told:
+            raise EngineError("unsupported", "the model server tells no log-probabilities", param="logprobs")
+        return made if made.text or made.reasoning or made.tool_calls or made.logprobs or made.tokens else None
 
     def _numbered(self, call: dict[str, Any]) -> dict[str, Any]:
         """With neither an index nor an id nothing but its name says that a call begins: it gets an index here."""

@@ -16,13 +16,14 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of the answer, as soon as the engine has it. Text never ends inside a character.
 
     `logprobs` are the natural logarithms of how probable its tokens were, where the request has `confidence_after` and
-    the engine knows.
+    the engine knows; `tokens` are OpenAI's entries of the same, where the request has `logprobs`.
     """
 
     text: str = ""
     reasoning: str = ""
     tool_calls: list[dict[str, Any]] | None = None
     logprobs: list[float] = []
+    tokens: list[dict[str, Any]] = []
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +56,7 @@ class Engine(Protocol):
     """An engine that runs one model. The worker never asks for more than `slots` generations at once.
 
     `continues`: it can go on from the beginning of an answer. `capabilities`: what requests may ask of it (tools,
-    json, vision), beyond text. One that asks others may have `pause_ms`: how long they want to be left alone.
+    json, vision, logprobs), beyond text. One that asks others may have `pause_ms`: how long they want to be left alone.
     """
 
     @property

@@ -18,7 +18,7 @@ from hasten.telemetry import logger
 from hasten.weights import FETCH, WeightsMissing, folder, requantized
 from hasten.worker.engines import form
 from hasten.worker.engines.answer import Answer
-from hasten.worker.engines.body import chat_body
+from hasten.worker.engines.body import alternatives, chat_body, check_options
 from hasten.worker.engines.engine import Delta, End, EngineError, tenant_of
 from hasten.worker.engines.flow import Flow, relay
 from hasten.worker.engines.slots import Hold, Slots
@@ -48,6 +48,7 @@ SAMPLING = frozenset(
         "mirostat",
         "mirostat_eta",
         "mirostat_tau",
+        "parallel_tool_calls",
         "repeat_last_n",
         "repeat_penalty",
         "top_k",
@@ -73,7 +74,7 @@ class LlamaEngine:
         self._model, self._path, self._draft = model, path, draft
         self._config = model.engine
         self.slots = model.engine.slots
-        self.capabilities = sorted({"json"} | ({"tools"} & set(model.capabilities)))
+        self.capabilities = sorted({"json", "logprobs"} | ({"tools"} & set(model.capabilities)))
         self._server: Any = None
         self._key = secrets.token_hex(16)
         self._pool = ThreadPoolExecutor(2 * self.slots, thread_name_prefix="llama")
@@ -114,7 +115,7 @@ class LlamaEngine:
         except RuntimeError:
             raise SettingsError(f"llama.cpp cannot load {path}") from None
         self._warm_up(server)
-        self._check_window(server)
+        self._check_promises(server)
         self._server = server
 
     def _warm_up(self, server: Any) -> None:
@@ -123,13 +124,17 @@ class LlamaEngine:
         with suppress(Exception):
             server.handle_chat_completions(body, lambda _: False)
 
-    def _check_window(self, server: Any) -> None:
-        """A slot has no more tokens than the model was trained for, whatever it was asked to have."""
+    def _check_promises(self, server: Any) -> None:
+        """A slot has no more tokens than the model was trained for, whatever it was asked to have; and tools that its
+        template does not know would be left out in silence."""
         headers = {"Authorization": f"Bearer {self._key}"}
         with httpx.Client(trust_env=False, timeout=60, headers=headers) as client:
-            most = client.get(f"{server.listening_address}/props").json()["default_generation_settings"]["n_ctx"]
-        if most < self._model.context_window:
+            props = client.get(f"{server.listening_address}/props").json()
+        if (most := props["default_generation_settings"]["n_ctx"]) < self._model.context_window:
             raise SettingsError(f"the model {self._model.name} can have a context_window of {most} tokens at most")
+        if "tools" in self.capabilities and not props["chat_template_caps"]["supports_tools"]:
+            log.warning("the template of %s has no place for tools: they are refused", self._model.name)
+            self.capabilities.remove("tools")
 
     def _params(self, xllamacpp: Any, path: Path) -> Any:
         engine, params = self._config, xllamacpp.CommonParams()
@@ -172,7 +177,7 @@ class LlamaEngine:
         self._flows[request_id] = flow
         self._submit(tenant_of(request_id), body, flow)
         try:
-            async with aclosing(relay(flow, Answer(may_be_empty=True))) as events:
+            async with aclosing(relay(flow, Answer(may_be_empty=True, alternatives=alternatives(request)))) as events:
                 async for event in events:
                     yield event
         finally:
@@ -180,7 +185,9 @@ class LlamaEngine:
 
     def _body(self, request: Generate) -> dict[str, Any]:
         form.check(request)
+        check_options(request, SAMPLING)
         body = chat_body(request)
+        _name_the_tool(body)
         for message in body["messages"]:
             message["role"] = "system" if message["role"] == "developer" else message["role"]
         for name in request.extra:
@@ -235,6 +242,14 @@ class LlamaEngine:
     def _shut_down(self) -> None:
         self._pool.shutdown(wait=True)
         self._server = None
+
+
+def _name_the_tool(body: dict[str, Any]) -> None:
+    """llama.cpp knows no choice of one function: it is the only one that there is then, and must be called."""
+    if isinstance(choice := body.get("tool_choice"), dict):
+        name = choice["function"]["name"]
+        body["tools"] = [tool for tool in body["tools"] if tool["function"]["name"] == name]
+        body["tool_choice"] = "required"
 
 
 def _prompt(body: dict[str, Any]) -> bytes:

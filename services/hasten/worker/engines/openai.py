@@ -18,7 +18,7 @@ from hasten.models import Model
 from hasten.settings import SettingsError
 from hasten.telemetry import logger
 from hasten.worker.engines.answer import Answer
-from hasten.worker.engines.body import chat_body
+from hasten.worker.engines.body import alternatives, chat_body
 from hasten.worker.engines.engine import Delta, End, EngineError
 from hasten.worker.engines.flow import Flow, relay
 from hasten.worker.engines.lane import FRESH, LaneTransport
@@ -51,7 +51,7 @@ class OpenAIEngine:
         self._model, self._config = model, model.engine
         self.slots = model.engine.slots
         self.continues = model.engine.continues
-        self.capabilities = [name for name in model.capabilities if name in ("tools", "json", "vision")]
+        self.capabilities = [name for name in model.capabilities if name in ("tools", "json", "vision", "logprobs")]
         self._client: httpx.AsyncClient | None = None
         self._limit_name = "max_tokens"
         self._free_at = 0.0
@@ -138,7 +138,8 @@ class OpenAIEngine:
         flow.on_stop = exchange.cancel
         self._exchanges.add(exchange)
         exchange.add_done_callback(self._exchanges.discard)
-        answer = Answer(may_be_empty=bool(request.stop or request.continues))
+        may_be_empty = bool(request.stop or request.continues)
+        answer = Answer(may_be_empty=may_be_empty, alternatives=alternatives(request))
         config = self._config
         events = relay(flow, answer, config.first_token_timeout_s, config.between_tokens_timeout_s)
         try:

@@ -4,6 +4,7 @@ from typing import Any
 
 from hasten.messages.chat import Turn
 from hasten.messages.generate import SAMPLING_FIELDS, Generate
+from hasten.worker.engines.body import check_options
 from hasten.worker.engines.engine import EngineError
 
 SAMPLING = frozenset(
@@ -44,10 +45,11 @@ def _turn(turn: Turn) -> dict[str, Any]:
 
 
 def sampling(request: Generate, room: int) -> dict[str, Any]:
-    """The arguments of SamplingParams with `room` tokens left in the window; raises EngineError(bad_request).
+    """The arguments of SamplingParams with `room` tokens left in the window; raises EngineError for what vLLM does not.
 
     `structured_outputs` is a plain object still. A request's own fields win over `extra`.
     """
+    check_options(request, SAMPLING)
     options = {name: value for name in SAMPLING_FIELDS if (value := getattr(request, name)) is not None}
     extra = {name: value for name, value in request.extra.items() if name in SAMPLING}
     if isinstance(bias := extra.get("logit_bias"), dict):

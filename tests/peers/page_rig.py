@@ -1,0 +1,130 @@
+"""The web page in a real Chromium, before a real gateway, orchestrator and cache; the other stages are scripted."""
+
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from path_rig import Rig
+from patience import PATIENCE_S
+from playwright.async_api import Browser, Locator, Page, async_playwright, expect
+
+from hasten.bus import Bus
+from hasten.gateway.service import Gateway, build
+from hasten.gateway.settings import Settings
+from hasten.keys import create
+from hasten.messages.generate import STATUS, Status
+from hasten.messages.route import MODELS, ModelInfo, ModelList, Models
+from hasten.service import Call, Service
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+REQUIRED = "HASTEN_REQUIRE_CHROMIUM"
+MISSING = "the page is tried in Chromium: apt-get install chromium, or name another one in HASTEN_CHROMIUM"
+PATIENCE_MS = 1000 * PATIENCE_S
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+def chromium() -> str:
+    """Where Chromium is; without it the test is skipped, or fails where it is required."""
+    found = os.environ.get("HASTEN_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        (pytest.fail if os.environ.get(REQUIRED) else pytest.skip)(MISSING)
+    return found
+
+
+@pytest_asyncio.fixture
+async def browser() -> AsyncIterator[Browser]:
+    path = chromium()
+    async with async_playwright() as playwright:
+        made = await playwright.chromium.launch(executable_path=path, args=list(FLAGS), timeout=PATIENCE_MS)
+        yield made
+        await made.close()
+
+
+class Face:
+    """The page before a gateway of the tenant acme, and what a test does with it. `complaints` are the errors of the
+    page and what its policy has blocked."""
+
+    def __init__(self, page: Page, gateway: Gateway, rig: Rig, key: str) -> None:
+        self.page, self.gateway, self.rig, self.key = page, gateway, rig, key
+        self.models = ["m", "better"]
+        self.complaints: list[str] = []
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", lambda said: self.complaints.append(said.text) if "Policy" in said.text else None)
+        page.on("dialog", lambda dialog: self.complaints.append(f"dialog {dialog.message}"))
+
+    def by_id(self, name: str) -> Locator:
+        return self.page.locator(f"#{name}")
+
+    @property
+    def answer(self) -> Locator:
+        """The latest answer."""
+        return self.page.locator("article.answer").first
+
+    async def open(self, key: str | None = None) -> None:
+        """Opens the page by its link, and returns when the board is live."""
+        await self.page.goto(f"{self.gateway.url}/#key={self.key if key is None else key}")
+        await expect(self.by_id("link")).to_have_text("live")
+
+    async def ask(self, question: str) -> None:
+        """Writes a question and presses Enter."""
+        await self.by_id("question").fill(question)
+        await self.by_id("question").press("Enter")
+
+    async def answered(self, question: str, source: str) -> None:
+        """Asks, and returns when the answer is whole and came from there."""
+        await self.ask(question)
+        await expect(self.answer.locator(".asked")).to_have_text(question)
+        await expect(self.answer.locator(".text")).to_have_attribute("aria-busy", "false")
+        await expect(self.answer.locator(".chip")).to_have_text(source)
+
+    def fact(self, name: str) -> Locator:
+        """What is said of the latest answer under this name."""
+        return self.answer.locator("dt", has_text=re.compile(f"^{name}$")).locator("xpath=following-sibling::dd[1]")
+
+
+def gateway(bus: Bus, http: str = "127.0.0.1:0") -> Gateway:
+    """A gateway whose boards are told often."""
+    return build(Settings(http=http, board_s=0.1), bus)
+
+
+@pytest_asyncio.fixture
+async def face(rig: Rig, bus: Bus, browser: Browser) -> AsyncIterator[Face]:
+    key = await create(bus, "acme", "test", operator=True)
+    edge = gateway(bus)
+    context = await browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page = await context.new_page()
+    made = Face(page, edge, rig, key)
+
+    async def models(_: Models, __: Call) -> ModelList:
+        return ModelList(models=[ModelInfo(name=name, slug="m") for name in made.models])
+
+    router = Service(bus, "models", "A scripted table of models")
+    router.answer(MODELS, models, limit=10)
+    await router.start()
+    await edge.start()
+    await announce(bus)
+    yield made
+    await context.close()
+    await made.gateway.close()
+    await router.close()
+    assert made.complaints == []
+
+
+async def announce(bus: Bus, seq: int = 1, model: str = "m") -> None:
+    """A worker's word about itself."""
+    status = Status(seq=seq, started_ms=1, state="ready", engine="scripted", model=model, slots=4, active=1, queued=2)
+    await bus.publish(STATUS, status, slug="m", worker="w1")
