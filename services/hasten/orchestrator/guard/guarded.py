@@ -22,8 +22,8 @@ Say = Callable[..., None]
 
 class Guarded:
     """Takes the chunks of one answer as they were generated and calls `say`, as Flight.text is called, with what may be
-    shown of them. Without rules each chunk goes on as it is; under rules without log probabilities, which tell the tokens
-    that a rule may hide."""
+    shown of them. Without rules each chunk goes on as it is; under rules it loses its log probabilities, which tell
+    the tokens that a rule may hide."""
 
     def __init__(self, rules: Rules, tenant: str, deadline_ms: Callable[[], float], say: Say) -> None:
         self._rules, self._tenant, self._deadline_ms, self._say = rules, tenant, deadline_ms, say
