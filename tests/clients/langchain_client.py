@@ -16,13 +16,13 @@ KEY: Any = os.environ["HASTEN_API_KEY"]
 ASK = [SystemMessage("Say it again."), HumanMessage("one two three four")]
 
 
-@tool
+@tool  # type: ignore[untyped-decorator,unused-ignore]
 def weather(city: str) -> str:
     """How the weather is in a city."""
     return f"fine in {city}"
 
 
-@tool
+@tool  # type: ignore[untyped-decorator,unused-ignore]
 def time(city: str) -> str:
     """What time it is in a city."""
     return "noon"

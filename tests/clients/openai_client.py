@@ -19,7 +19,7 @@ CITY = {
     "required": ["city"],
     "additionalProperties": False,
 }
-TOOLS = [
+TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": name, "parameters": CITY, "strict": True}} for name in ("weather", "time")
 ]
 ASK = [{"role": "user", "content": "one two three four"}]
@@ -90,7 +90,7 @@ def parsed_schema() -> str:
 def schema_of_a_real_model() -> str:
     schema = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Paris"]}}, "required": ["city"]}
     form = {"type": "json_schema", "json_schema": {"name": "city", "schema": schema}}
-    answer = chat.create(model=REAL, messages=ASK, response_format=form, max_tokens=60).choices[0].message.content
+    answer: str = chat.create(model=REAL, messages=ASK, response_format=form, max_tokens=60).choices[0].message.content
     assert json.loads(answer)["city"] in ("Oslo", "Paris"), answer
     return answer
 
@@ -122,7 +122,7 @@ def logprobs() -> str:
     told = chat.create(model=REAL, messages=ASK, logprobs=True, top_logprobs=2, max_tokens=5).choices[0]
     same([len(one.top_logprobs) for one in told.logprobs.content], [2] * 5)
     same("".join(one.token for one in told.logprobs.content), told.message.content)
-    seen = []
+    seen: list[Any] = []
     for chunk in chat.create(model=REAL, messages=ASK, logprobs=True, stream=True, max_tokens=5):
         seen += chunk.choices[0].logprobs.content if chunk.choices[0].logprobs else []
     same((len(seen), seen[0].top_logprobs), (5, []))
@@ -181,11 +181,11 @@ def models() -> str:
 
 
 def responses() -> str:
-    flat = [{"type": "function", **tool["function"]} for tool in TOOLS]
+    flat: Any = [{"type": "function", **tool["function"]} for tool in TOOLS]
     first = client.responses.create(model=MODEL, input="Weather?", tools=flat)
     calls = [item for item in first.output if item.type == "function_call"]
     outputs = [{"type": "function_call_output", "call_id": call.call_id, "output": "fine"} for call in calls]
-    question = {"role": "user", "content": "Weather?"}
+    question: Any = {"role": "user", "content": "Weather?"}
     with client.responses.stream(model=MODEL, input=[question, *first.output, *outputs], tools=flat) as stream:
         kinds = {event.type for event in stream}
         same(stream.get_final_response().output_text, "It is fine and fine.")

@@ -1,4 +1,4 @@
-"""The official client, unmodified, against a whole hasten in processes of its own; `make test-clients` has the others."""
+"""The official client, unmodified, against a whole hasten in processes of its own; the others: `make test-clients`."""
 
 import subprocess
 import sys
