@@ -45,7 +45,9 @@ async def _on_failed(request: Request, error: Exception) -> Response:
 async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code, detail = _EDGE_CODES.get(error.status_code, ("bad_request", "the request cannot be answered"))
-    return error_response(Failure(code=code, detail=detail), request.scope)
+    response = error_response(Failure(code=code, detail=detail), request.scope)
+    response.headers.update(error.headers or {})
+    return response
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:
@@ -72,6 +74,13 @@ def build_app(chat: Chat, embeddings: Embeddings, catalogue: Catalogue, health: 
     return Door(app, limit, frozenset(route.path.partition("{")[0].rstrip("/") for route in routes))
 
 
+def plain_path(path: str) -> str:
+    """The path without the slashes that clients add where they join it to an address that ends with one."""
+    if "//" in path or path.endswith("/"):
+        return "/" + "/".join(part for part in path.split("/") if part)
+    return path
+
+
 class Door:
     """Counts what comes and goes, and says at once that it is full rather than let requests wait."""
 
@@ -81,7 +90,9 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One HTTP request."""
-        path = self._label(scope["path"])
+        if (plain := plain_path(scope["path"])) != scope["path"]:
+            scope = {**scope, "path": plain}
+        path = self._label(plain)
 
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":

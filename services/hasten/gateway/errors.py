@@ -16,6 +16,7 @@ STATUS = {
     "method_not_allowed": 405,
     "request_timeout": 408,
     "too_large": 413,
+    "unsupported_media_type": 415,
     "overloaded": 429,
     "cancelled": 499,
     "internal": 500,
@@ -26,7 +27,8 @@ STATUS = {
     "disconnected": 503,
     "deadline": 504,
 }
-"""Status of each failure code; `forbidden`, `method_not_allowed` and `request_timeout` exist at this edge only."""
+"""Status of each failure code; `forbidden`, `method_not_allowed`, `request_timeout` and
+`unsupported_media_type` exist at this edge only."""
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _COME_BACK = frozenset({429, 503})
 RETRY_AFTER_MS = 1000

@@ -8,6 +8,7 @@ from hasten.gateway.chat import Chat
 from hasten.gateway.embeddings import Embeddings
 from hasten.gateway.health import Health
 from hasten.gateway.models import Catalogue
+from hasten.gateway.origin import open_to
 from hasten.gateway.server import HttpServer
 from hasten.gateway.settings import Settings
 from hasten.keys import KeyRing
@@ -22,7 +23,7 @@ class Gateway:
         self._chat = Chat(bus, settings, keys)
         embeddings, catalogue = Embeddings(bus, settings, keys), Catalogue(bus, keys)
         self._app = build_app(self._chat, embeddings, catalogue, Health(bus), limit=settings.max_requests)
-        self._http = HttpServer(self._app, settings.http, settings.write_timeout_s)
+        self._http = HttpServer(open_to(self._app, settings.cors_origins), settings.http, settings.write_timeout_s)
         self.service = Service(bus, "gateway", "Serves OpenAI's HTTP API", report=self.report)
 
     @property
