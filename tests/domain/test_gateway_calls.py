@@ -70,3 +70,12 @@ def test_what_an_engine_says_again_of_a_call_is_said_once() -> None:
         [call(0, None, "2}")],
         [call(1, "c2", "{}", "f") | typed],
     ]
+
+
+def test_a_call_says_once_that_it_is_of_a_function() -> None:
+    """Strict clients want the type with the first fragment; some engines never say it, or say null."""
+    frames = sent(
+        *(Chunk(seq=seq, tool_calls=[one]) for seq, one in enumerate([call(0, "c1", "{", "f"), call(0, None, "}")]))
+    )
+    assert [frame[0].get("type") for frame in frames] == ["function", None]
+    assert sent(Chunk(seq=0, tool_calls=[{**call(0, "c1", "{}", "f"), "type": None}]))[0][0]["type"] == "function"

@@ -101,6 +101,17 @@ def test_capabilities_are_found_and_a_worker_can_lack_them() -> None:
         assert choose(facts(SMALL, able, loads=loads), needs=["json"], key=str(number)).option.load.name == "new"
 
 
+def test_what_a_row_promises_and_no_ready_worker_can_do_is_refused_by_the_fields_name() -> None:
+    """Asking again would not help: the workers have said what they can, or one may yet come that can."""
+    row = msgspec.structs.replace(SMALL, capabilities=["json", "tools"])
+    said = [Load(name="small-1", capabilities=["json"]), Load(name="small-2", capabilities=["json", "logprobs"])]
+    refused = refuse(facts(row, loads={"small": said}), needs=["tools"])
+    assert (refused.code, refused.param) == ("unsupported", "tools")
+    assert choose(facts(row, loads={"small": said}), needs=["json"]).option.model == row
+    starting = [Load(name="small-1", ready=False, capabilities=["json"])]
+    assert refuse(facts(row, loads={"small": starting}), needs=["tools"]).code == "unavailable"
+
+
 def test_a_row_without_capabilities_leaves_them_to_its_workers() -> None:
     loads = {"small": [Load(name="small-1", capabilities=["json"])]}
     assert choose(facts(SMALL, loads=loads), needs=["json"]).option.model == SMALL

@@ -263,3 +263,40 @@ def test_what_breaks_an_exchange_is_the_servers(error: Exception) -> None:
     assert (made.code, made.retry_after_ms) == ("upstream", 1000)
     assert "IBAN" not in made.detail
     assert trouble(made) is made
+
+
+def test_a_call_without_an_id_gets_one_for_its_result_to_name() -> None:
+    answer = Answer()
+    fragments = [("f", "{"), (None, "}"), ("g", "{}")]
+    deltas = []
+    for at, (name, arguments) in enumerate(fragments):
+        function = {"arguments": arguments} | ({"name": name} if name else {})
+        deltas += answer.take({"choices": [{"delta": {"tool_calls": [{"index": at // 2, "function": function}]}}]})
+    calls = merge_tool_calls(one for delta in deltas for one in delta.tool_calls or [])
+    assert [(one["function"]["name"], one["function"]["arguments"]) for one in calls] == [("f", "{}"), ("g", "{}")]
+    assert all(one["id"].startswith("call_") for one in calls)
+    assert calls[0]["id"] != calls[1]["id"]
+
+
+@pytest.mark.parametrize("told", [None, {}, {"content": None}, {"content": [{"token": "a"}, 3]}])
+def test_text_whose_log_probabilities_were_asked_for_and_not_told_is_no_answer(told: Any) -> None:
+    answer = Answer(alternatives=0)
+    assert answer.take({"choices": [{"delta": {"content": ""}, "logprobs": told}]}) == []
+    with pytest.raises(EngineError) as caught:
+        answer.take({"choices": [{"delta": {"content": "Hi"}, "logprobs": told}]})
+    assert (caught.value.code, caught.value.param) == ("unsupported", "logprobs")
+
+
+def test_log_probabilities_are_told_as_json_and_with_no_more_alternatives_than_asked_for() -> None:
+    other = {"token": "b", "logprob": float("-inf"), "bytes": [300], "id": 7}
+    token = {"token": "\ud83d", "logprob": -0.5, "bytes": [240, 159], "top_logprobs": [other, other], "id": 9}
+    (delta,) = Answer(alternatives=1).take({"choices": [{"delta": {"content": "a"}, "logprobs": {"content": [token]}}]})
+    told = decode(dict[str, Any], encode({"told": delta.tokens}))["told"]
+    assert told == [
+        {
+            "token": "\ufffd",
+            "logprob": -0.5,
+            "bytes": [240, 159],
+            "top_logprobs": [{"token": "b", "logprob": -9999.0, "bytes": [98]}],
+        }
+    ]

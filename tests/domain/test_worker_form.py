@@ -96,3 +96,30 @@ def test_grammars_that_can_be_read(grammar: str) -> None:
 )
 def test_grammars_that_cannot(grammar: str) -> None:
     assert not readable(grammar)
+
+
+TOOL = {"type": "function", "function": {"name": "f"}}
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "param"),
+    [
+        ({"response_format": {"type": "grammar"}}, "bad_request", "response_format"),
+        ({"tools": [{"type": "function"}]}, "bad_request", "tools"),
+        ({"tools": [TOOL], "tool_choice": "required"}, "unsupported", "tool_choice"),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}},
+            "unsupported",
+            "tool_choice",
+        ),
+    ],
+)
+def test_what_llama_would_leave_out_in_silence_is_refused(options: dict[str, Any], code: str, param: str) -> None:
+    with pytest.raises(EngineError) as caught:
+        check(Generate(messages=[Turn(role="user", content="Hi")], **options))
+    assert (caught.value.code, caught.value.param) == (code, param)
+
+
+def test_tools_that_a_model_may_call_are_not_refused() -> None:
+    for choice in (None, "auto", "none"):
+        check(Generate(messages=[Turn(role="user", content="Hi")], tools=[TOOL], tool_choice=choice))

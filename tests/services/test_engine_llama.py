@@ -156,3 +156,24 @@ async def test_what_a_compressor_puts_first_is_found_again_beside_other_passages
         _, end = await _answer(engine, f"tenant{len(system)}", request)
     assert asked[0].messages[-1] != asked[1].messages[-1]
     assert end.usage.cached_tokens >= asked[1].stable_tokens > 20
+
+
+async def test_tools_are_no_promise_of_a_model_whose_template_does_not_know_them(data: Path) -> None:
+    """llama.cpp would leave them out of the prompt without a word."""
+    config = EngineConfig(path=SMALL.engine.path, slots=1)
+    model = Model(name="llama", slug="llama", engine=config, context_window=1024, capabilities=["tools", "json"])
+    engine = LlamaEngine.from_config(model, data)
+    await engine.start()
+    try:
+        assert engine.capabilities == ["json", "logprobs"]
+    finally:
+        await engine.close()
+
+
+async def test_log_probabilities_beside_tools_are_refused_by_name(engine: LlamaEngine) -> None:
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    request = Generate(messages=[Turn(role="user", content="Hi")], tools=tools, logprobs=True, max_tokens=1)
+    with pytest.raises(EngineError) as caught:
+        async for _ in engine.generate("acme/r", request):
+            pass
+    assert (caught.value.code, caught.value.param) == ("unsupported", "logprobs")

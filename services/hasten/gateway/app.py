@@ -47,7 +47,9 @@ async def _on_failed(request: Request, error: Exception) -> Response:
 async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code, detail = _EDGE_CODES.get(error.status_code, ("bad_request", "the request cannot be answered"))
-    return error_response(Failure(code=code, detail=detail), request.scope)
+    response = error_response(Failure(code=code, detail=detail), request.scope)
+    response.headers.update(error.headers or {})
+    return response
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:
@@ -89,6 +91,13 @@ def _label(route: BaseRoute) -> str:
     return route.path.partition("{")[0].rstrip("/") or "/"
 
 
+def plain_path(path: str) -> str:
+    """The path without the slashes that clients add where they join it to an address that ends with one."""
+    if "//" in path or path.endswith("/"):
+        return "/" + "/".join(part for part in path.split("/") if part)
+    return path
+
+
 class Door:
     """Counts what comes and goes, and says at once that it is full rather than let requests wait."""
 
@@ -98,7 +107,9 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One HTTP request."""
-        path = self.label(scope["path"])
+        if (plain := plain_path(scope["path"])) != scope["path"]:
+            scope = {**scope, "path": plain}
+        path = self.label(plain)
 
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":

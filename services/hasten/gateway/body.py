@@ -10,6 +10,8 @@ from starlette.types import Receive
 from hasten.codec import MAX_NESTING, nesting
 from hasten.messages.failure import Failed, Failure
 
+_BOM = b"\xef\xbb\xbf"
+"""What some systems begin every file with."""
 LINGER = 4
 """A body of up to this many times the cap is read and thrown away, so that its sender gets to see the refusal."""
 _LARGE = 32 * 1024
@@ -32,6 +34,10 @@ async def read_object(headers: Mapping[str, str], receive: Receive, *, limit: in
 
 
 async def _read(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:
+    if (coding := headers.get("content-encoding", "identity").lower()) != "identity":
+        raise Failed.of(
+            Failure(code="unsupported_media_type", detail=f"the body must not be compressed ({coding[:32]})")
+        )
     declared = int(length) if (length := headers.get("content-length", "")).isdecimal() else 0
     too_large = Failed("too_large", f"the body has more than {limit} bytes")
     if declared > limit * LINGER or (declared > limit and "expect" in headers):
@@ -63,7 +69,7 @@ def decoded(raw: bytes) -> dict[str, Any]:
     if nesting(raw) > MAX_NESTING:
         raise Failed("bad_request", f"the body is not JSON of at most {MAX_NESTING} levels")
     try:
-        plain = msgspec.json.decode(raw)
+        plain = msgspec.json.decode(raw.removeprefix(_BOM))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Failed("bad_request", "the body is not valid JSON") from None
     if not isinstance(plain, dict):

@@ -19,6 +19,7 @@ class CallNumbers:
         index, function = delta.get("index"), delta.get("function") or {}
         number = self._number(index, delta.get("id"))
         self._latest[index], call = number, self._calls[number]
+        delta = delta if call else {**delta, "type": delta.get("type") or "function"}
         fresh = _news(delta, ("id", "type"), call) | {"index": number}
         return fresh | {"function": _news(function, ("name",), call)} if function else fresh
 

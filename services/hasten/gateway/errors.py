@@ -16,6 +16,7 @@ STATUS = {
     "method_not_allowed": 405,
     "request_timeout": 408,
     "too_large": 413,
+    "unsupported_media_type": 415,
     "overloaded": 429,
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
@@ -28,7 +29,7 @@ STATUS = {
     "disconnected": 503,
     "deadline": 504,
 }
-"""Status of each failure code; `forbidden`, `method_not_allowed`, `request_timeout`,
+"""Status of each failure code; `forbidden`, `method_not_allowed`, `request_timeout`, `unsupported_media_type`,
 `rate_limit_exceeded` and `insufficient_quota` exist at this edge only."""
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _COME_BACK = frozenset({429, 503})

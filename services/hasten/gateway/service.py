@@ -12,6 +12,7 @@ from hasten.gateway.face import Face
 from hasten.gateway.health import Health
 from hasten.gateway.models import Catalogue
 from hasten.gateway.native import Native
+from hasten.gateway.origin import open_to
 from hasten.gateway.rates import Rates
 from hasten.gateway.server import HttpServer
 from hasten.gateway.settings import Settings
@@ -39,7 +40,7 @@ class Gateway:
         self._app = build_app(self._chat, embeddings, catalogue, Health(bus), limit=settings.max_requests, more=more)
         app = self._app if bus.tracing is None else Traced(self._app, bus.tracing, self._app.label)
         self._http = HttpServer(
-            app,
+            open_to(app, settings.cors_origins),
             settings.http,
             settings.write_timeout_s,
             max_body_bytes=settings.max_body_bytes,

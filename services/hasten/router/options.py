@@ -81,9 +81,14 @@ def able(models: Sequence[Model], needs: Sequence[str], loads: Mapping[str, Sequ
 
 
 def _lacking(model: Model, needs: Sequence[str], loads: Sequence[Load]) -> list[str]:
-    """What the model cannot do; a row of the table without capabilities leaves that to the workers' own word."""
-    said = [model.capabilities] if model.capabilities else [load.capabilities for load in loads]
-    return min((sorted(set(needs) - set(has)) for has in said), key=len, default=[])
+    """What the model cannot do: what its row does not promise, or no ready worker of those that say what they can; a
+    row without capabilities leaves that to its workers' own word."""
+    said = [load.capabilities for load in loads if load.ready and load.capabilities]
+    if not model.capabilities:
+        said = said or [load.capabilities for load in loads]
+        return min((sorted(set(needs) - set(has)) for has in said), key=len, default=[])
+    able = [set(has) & set(model.capabilities) for has in said] or [set(model.capabilities)]
+    return min((sorted(set(needs) - has) for has in able), key=len)
 
 
 def wide(models: Sequence[Model], request: Route, policy: Settings) -> list[Model] | Failure:

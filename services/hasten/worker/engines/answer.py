@@ -1,5 +1,6 @@
 """Follows one streamed answer in OpenAI's form: what each object adds, and whether the end is an end."""
 
+import secrets
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ class Answer:
         self._spoken = False
         self._text, self._reasoning = _Text(), _Text()
         self._anonymous = 0
+        self._begun: set[Any] = set()
 
     def take(self, plain: dict[str, Any]) -> list[Delta]:
         """The deltas in one object. Choices beyond the first are not ours.
@@ -77,11 +79,16 @@ class Answer:
         return made if made.text or made.reasoning or made.tool_calls or made.logprobs or made.tokens else None
 
     def _numbered(self, call: dict[str, Any]) -> dict[str, Any]:
-        """With neither an index nor an id nothing but its name says that a call begins: it gets an index here."""
+        """With neither an index nor an id nothing but its name says that a call begins: it gets an index here. A call
+        without an id gets one, by which clients give back what came of it."""
+        named = bool(call["function"].get("name"))
         if call.get("index") is None and not call.get("id"):
-            self._anonymous += bool(call["function"].get("name"))
-            return {**call, "index": self._anonymous - 1} if self._anonymous else call
-        return call
+            self._anonymous += named
+            call = {**call, "index": self._anonymous - 1} if self._anonymous else call
+        begins = call.get("index") not in self._begun
+        if named or call.get("id"):
+            self._begun.add(call.get("index"))
+        return {**call, "id": f"call_{secrets.token_hex(8)}"} if begins and named and not call.get("id") else call
 
 
 class _Text:

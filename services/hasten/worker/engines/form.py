@@ -29,14 +29,15 @@ _PIECE = re.compile(
 
 
 def check(request: Generate) -> None:
-    """Raises EngineError(bad_request) that says what to do instead."""
+    """Raises EngineError that says what to do instead. A forced call is refused: llama.cpp takes the choice, and answers
+    with text."""
     kind = (request.response_format or {}).get("type", "text")
     if kind not in ("text", "json_object", "json_schema"):
         raise _refused("response_format must be text, json_object or json_schema", "response_format")
-    choice = request.tool_choice
-    names = _tools(request)
-    if isinstance(choice, dict) and (choice.get("type") != "function" or _named(choice) not in names):
-        raise _refused("tool_choice must be auto, none, required or a function that is in tools", "tool_choice")
+    if not all(map(_is_function, request.tools or ())):
+        raise _refused("a tool must be a function with a name", "tools")
+    if request.tools and request.tool_choice not in (None, "auto", "none"):
+        raise EngineError("unsupported", "this model cannot be made to call a tool", param="tool_choice")
     grammar = request.extra.get("grammar", "")
     if not isinstance(grammar, str) or not readable(grammar):
         raise _refused(
@@ -50,17 +51,9 @@ def check(request: Generate) -> None:
             raise _refused(detail, param)
 
 
-def _named(plain: dict[str, Any]) -> Any:
-    function = plain.get("function")
-    return function.get("name") if isinstance(function, dict) else None
-
-
-def _tools(request: Generate) -> list[Any]:
-    """The names of the tools; raises EngineError for one that is no function."""
-    names = [_named(tool) for tool in request.tools or ()]
-    if not all(isinstance(name, str) for name in names):
-        raise _refused("a tool must be a function with a name", "tools")
-    return names
+def _is_function(tool: dict[str, Any]) -> bool:
+    function = tool.get("function")
+    return isinstance(function, dict) and isinstance(function.get("name"), str)
 
 
 def _refused(detail: str, param: str) -> EngineError:

@@ -186,8 +186,9 @@ class LlamaEngine:
     def _body(self, request: Generate) -> dict[str, Any]:
         form.check(request)
         check_options(request, SAMPLING)
-        body = chat_body(request)
-        _name_the_tool(body)
+        if request.logprobs and request.tools:
+            raise EngineError("unsupported", "this model tells no log-probabilities beside tools", param="logprobs")
+        body = chat_body(msgspec.structs.replace(request, confidence_after=0) if request.tools else request)
         for message in body["messages"]:
             message["role"] = "system" if message["role"] == "developer" else message["role"]
         for name in request.extra:
@@ -242,14 +243,6 @@ class LlamaEngine:
     def _shut_down(self) -> None:
         self._pool.shutdown(wait=True)
         self._server = None
-
-
-def _name_the_tool(body: dict[str, Any]) -> None:
-    """llama.cpp knows no choice of one function: it is the only one that there is then, and must be called."""
-    if isinstance(choice := body.get("tool_choice"), dict):
-        name = choice["function"]["name"]
-        body["tools"] = [tool for tool in body["tools"] if tool["function"]["name"] == name]
-        body["tool_choice"] = "required"
 
 
 def _prompt(body: dict[str, Any]) -> bytes:
