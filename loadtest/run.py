@@ -25,6 +25,7 @@ from loadtest.runner import Runner
 from loadtest.scenario import Scenario, load
 from loadtest.search import search
 from loadtest.summary import summary
+from loadtest.trace_prompt import answering
 from loadtest.written_report import lines, report
 
 
@@ -73,7 +74,10 @@ async def _target(scenario: Scenario, options: Options) -> AsyncIterator[Target]
         yield Target(http=against.rstrip("/").removesuffix("/v1"), key=os.environ.get("HASTEN_API_KEY", ""))
     else:
         models = await asyncio.to_thread(lambda: options.models.resolve() if options.models.exists() else None)
-        async with own_system(scenario.own, models) as target:
+        own = scenario.own
+        if scenario.recorded:
+            own = msgspec.structs.replace(own, config=answering(own.config))
+        async with own_system(own, models) as target:
             yield target
 
 

@@ -56,8 +56,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A run of `seconds`, from the first moment to the last end.
 
     `asked_per_s` is of the time in which requests came, `answered_per_s` of all. Times count from when a request was
-    due. `late_ms` is the generator's own lateness. `queue_ms` is the wait for a slot of the engine and `stages_ms` the
-    orchestrator's times, both of the answers that tell them. Tokens are means per prompt that was made. `cost` is of
+    due. `late_ms` is the generator's own lateness. `queue_ms` is the wait for a slot of the engine, `added_ms`
+    what a first token took beyond its worker's time and `stages_ms` the orchestrator's times, each of the answers that
+    tell them. Tokens are means per prompt that was made. `cost` is of
     all answers, `cost_per_request` per request asked; `saved` is what hits would have cost as misses. `invalid` says
     why the figures must not be believed, empty if they may.
     """
@@ -74,6 +75,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     gap_ms: Spread
     total_ms: Spread
     queue_ms: Spread
+    added_ms: Spread
     late_ms: Spread
     stages_ms: dict[str, Spread]
     by_source: dict[str, Group]
@@ -119,6 +121,7 @@ def summary(samples: Sequence[Sample], *, late_ms: float) -> Summary:
         gap_ms=Spread.of(one.gap_ms for one in answered if one.chunks > 1),
         total_ms=Spread.of(one.total_ms for one in answered),
         queue_ms=Spread.of(one.stages.get("queue") for one in answered),
+        added_ms=Spread.of(_added(one) for one in answered),
         late_ms=late,
         stages_ms={name: Spread.of(one.stages.get(name) for one in answered) for name in _stages(answered)},
         by_source=_groups(answered, len(samples), [one.cache or "unknown" for one in answered]),
@@ -141,6 +144,11 @@ def _invalid(samples: Sequence[Sample], late: Spread, late_ms: float) -> str:
             f"the generator could not keep up: 1% of the requests began {late.p99:.0f} ms or more after they were due"
         )
     return ""
+
+
+def _added(sample: Sample) -> float | None:
+    worker_ms = sample.stages.get("first_token")
+    return None if worker_ms is None or sample.ttft_ms is None else max(0.0, sample.ttft_ms - worker_ms)
 
 
 def _stages(samples: Sequence[Sample]) -> list[str]:

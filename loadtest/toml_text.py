@@ -1,6 +1,7 @@
 """Plain tables as TOML, each value on the line of its name: what a started service is given as its config."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ def written(tables: Mapping[str, Any]) -> str:
 
 
 def _name(name: str) -> str:
-    return json.dumps(name)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
 
 
 def _value(value: Any) -> str:

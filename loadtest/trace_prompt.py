@@ -5,10 +5,13 @@ of a trace without ids are nobody else's.
 """
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 from loadtest.trace import BLOCK, Row
 
+LONGEST = 2000
+"""Tokens of the longest answer in these traces."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -31,3 +34,15 @@ def body(row: Row, index: int) -> dict[str, Any]:
     """The chat body of a row: its answer ends after `answer_tokens`."""
     turns = [{"role": "user", "content": prompt(row, index)}]
     return {"messages": turns, "max_tokens": max(1, row.answer_tokens), "cache": {"mode": "off"}}
+
+
+def answering(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with simulated models that say as many words as a recorded answer can have, where they would say a
+    few of the question: `max_tokens` ends each answer where the recorded one ended."""
+    rows = [dict(row) for row in config.get("models", [])]
+    for row in rows:
+        engine = row.get("engine", {})
+        if engine.get("kind") == "sim" and not engine.get("sim_answer"):
+            row["engine"] = {**engine, "sim_answer": "word " * LONGEST}
+            row.setdefault("max_tokens", LONGEST)
+    return {**config, "models": rows} if rows else dict(config)

@@ -32,7 +32,7 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
 
 def waterfall(stages: Mapping[str, float], ttft_ms: float | None, total_ms: float) -> list[Bar]:
     """The bars of typical times by stage. The wait for a slot is part of what the orchestrator counts as first token:
-    it is taken out of it. What the reader waits for besides is the last bar, and `rest` ends with the whole answer."""
+    it is taken out of it. `on the way` is what the reader waits for besides, and the last bar ends with the answer."""
     took = dict(stages)
     if "queue" in took and "first_token" in took:
         took["first_token"] = max(0.0, took["first_token"] - took["queue"])
@@ -43,7 +43,10 @@ def waterfall(stages: Mapping[str, float], ttft_ms: float | None, total_ms: floa
             start = max((ends[before] for before in waits if before in ends), default=_last(ends, waits))
             ends[name] = start + took[name]
             bars.append(Bar(name=name, start_ms=start, end_ms=ends[name]))
-    first = max([*ends.values(), ttft_ms or 0.0])
+    made = max(ends.values(), default=0.0)
+    first = max(made, ttft_ms or 0.0)
+    if bars and first > made:
+        bars.append(Bar(name="on the way", start_ms=made, end_ms=first))
     if total_ms > first:
         bars.append(Bar(name="rest of the answer", start_ms=first, end_ms=total_ms))
     return bars

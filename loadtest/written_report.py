@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from hasten.bench.figures import percentile
 from loadtest.html_report import Part, Table, Words, page, shown
 from loadtest.load_plot import cost_plot, curve_plot, distribution_plot, waterfall_plot
@@ -22,6 +24,7 @@ def _spread(name: str, one: Spread) -> list[Any]:
 def _times(found: Summary) -> Table:
     rows = [
         _spread("first token (TTFT)", found.ttft_ms),
+        _spread("first token less the worker's time", found.added_ms),
         _spread("each later token (TPOT)", found.tpot_ms),
         _spread("longest pause between chunks", found.gap_ms),
         _spread("whole answer", found.total_ms),
@@ -158,8 +161,6 @@ def report(result: Result) -> str:
 
 
 def _scenario(result: Result) -> str:
-    import msgspec
-
     return written(msgspec.to_builtins(result.scenario) | ({"bound": {}} if result.scenario.bound is None else {}))
 
 
