@@ -38,6 +38,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     models: Path = Path(".hasten/models")
     seed: int = 1
     out: Path = Path()
+    multiple: float = 1.0
     no_search: bool = False
 
 
@@ -47,7 +48,7 @@ async def measured(scenario: Scenario, options: Options) -> Result:
         _target(scenario, options) as target,
         Runner.connect(scenario, target, options.data, options.seed) as runner,
     ):
-        samples, busy = await runner.run()
+        samples, busy = await runner.run(options.multiple)
         found, bound = None, scenario.bound
         if bound is not None and not options.no_search:
             found = await search(lambda multiple: runner.at(multiple, bound), most=bound.most, steps=bound.steps)
@@ -84,6 +85,7 @@ async def _target(scenario: Scenario, options: Options) -> AsyncIterator[Target]
 def _command(options: Options) -> str:
     more = [f"--against {options.against}"] if options.against else []
     more += [f"--data {options.data}"] if options.data else []
+    more += [f"--multiple {options.multiple:g}"] if options.multiple != 1 else []
     more += ["--no-search"] if options.no_search else []
     return " ".join(["python -m loadtest.run", str(options.scenario), *more, f"--seed {options.seed}"])
 
@@ -116,6 +118,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, metavar="DIR", help="folder with public data sets and traces")
     parser.add_argument("--models", type=Path, default=Path(".hasten/models"), metavar="DIR", help="prepared weights")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--multiple", type=float, default=1.0, metavar="X", help="ask at X times the scenario's rate")
     parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="where the report goes")
     parser.add_argument("--no-search", action="store_true", help="leave out the search for the highest rate")
     sys.exit(run_loop(carried_out(Options(**vars(parser.parse_args())))))

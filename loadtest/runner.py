@@ -39,9 +39,9 @@ class Runner:
             await made._samples(made._loads[0].warm(), "warming up")
             yield made
 
-    async def run(self) -> tuple[list[Sample], dict[str, Busy]]:
-        """The scenario as it is: its samples, and the processor time that each service took meanwhile."""
-        load = self._loads[0].at()
+    async def run(self, multiple: float = 1.0) -> tuple[list[Sample], dict[str, Busy]]:
+        """The scenario, at a multiple of its rate: its samples, and the processor time of each service meanwhile."""
+        load = self._loads[0].at(multiple)
         self._meter.restart()
         return await self._samples(load, "asking"), self._meter.read()
 

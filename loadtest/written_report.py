@@ -171,5 +171,5 @@ def lines(result: Result) -> list[str]:
     said = [result.about, *(f"  {name:72} {shown(value)}" for name, value in rows), ""]
     said += [f"  {'ms':36}" + "".join(f"{name:>11}" for name in _SPREAD)]
     said += [f"  {row[0]:36}" + "".join(f"{shown(cell):>11}" for cell in row[1:]) for row in _times(found).rows]
-    said += [f"  {name:36} {one.busiest:g} of a core" for name, one in list(result.busy.items())[:3]]
+    said += [f"  {row[0]:36} {row[1]:2} of {row[2]:.3f} cores, {row[4]:.2f} ms a request" for row in _busy(result).rows]
     return [*said, *([f"NOT VALID: {found.invalid}"] if found.invalid else [])]
