@@ -51,7 +51,8 @@ async def measured(scenario: Scenario, options: Options) -> Result:
         samples, busy = await runner.run(options.multiple)
         found, bound = None, scenario.bound
         if bound is not None and not options.no_search:
-            found = await search(lambda multiple: runner.at(multiple, bound), most=bound.most, steps=bound.steps)
+            limits = {"first": bound.first, "most": bound.most, "steps": bound.steps}
+            found = await search(lambda multiple: runner.at(multiple, bound), **limits)
     return Result(
         name=options.scenario.stem,
         about=scenario.about,

@@ -63,12 +63,14 @@ class Prompts(_Section, frozen=True, kw_only=True):
 
 class Bound(_Section, frozen=True, kw_only=True):
     """A bound of the tail, for which the highest rate is looked for that keeps it: the first token of at least `share`
-    of all requests comes within `ttft_ms`, a failed one counting as too late. Rates are multiples of the scenario's, at
-    most `most`; each is asked for `seconds`, and the highest good one is narrowed down in `steps`."""
+    of all requests comes within `ttft_ms`, a failed one counting as too late. Rates are multiples of the scenario's, from
+    `first` on, twice that, and so on to `most`; each is asked for `seconds`, and the highest good one is narrowed down
+    in `steps`."""
 
     ttft_ms: Positive
     share: Share = 0.99
     seconds: Positive = 10.0
+    first: Positive = 1.0
     most: Positive = 64.0
     steps: Annotated[int, msgspec.Meta(ge=0, le=10)] = 3
 
@@ -134,6 +136,8 @@ def _check(found: Scenario) -> None:
         raise SettingsError(f"arrivals.file: a {arrivals.kind} trace needs the name of its file in the folder --data")
     if not found.recorded and arrivals.file:
         raise SettingsError(f"arrivals.file: {arrivals.kind} arrivals have no file; kind is azure or mooncake for one")
+    if found.bound is not None and found.bound.first > found.bound.most:
+        raise SettingsError("bound.first: must be at most bound.most")
     if prompts.source == "list" and not prompts.texts:
         raise SettingsError("prompts.texts: give at least one text, or another source")
     for field in ("messages", "stream"):

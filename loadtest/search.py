@@ -32,9 +32,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 Try = Callable[[float], Awaitable[Point]]
 
 
-async def search(attempt: Try, *, most: float, steps: int) -> Found:
-    """Tries multiples 1, 2, 4 … up to `most`, then `steps` times the (geometric) middle of the last good one and the
-    first bad one; when 1 breaks, halves down to 1/16 first."""
+async def search(attempt: Try, *, most: float, steps: int, first: float = 1.0) -> Found:
+    """Tries multiples `first`, twice that, … up to `most`, then `steps` times the (geometric) middle of the last good
+    one and the first bad one; when `first` breaks, halves down to a 16th of it before."""
     points: list[Point] = []
 
     async def holds(multiple: float) -> bool:
@@ -42,14 +42,14 @@ async def search(attempt: Try, *, most: float, steps: int) -> Found:
         return points[-1].held
 
     good = bad = 0.0
-    if await holds(1.0):
-        good = 1.0
+    if await holds(first):
+        good = first
         while good < most and not bad:
             higher = min(good * 2, most)
             good, bad = (higher, 0.0) if await holds(higher) else (good, higher)
     else:
-        bad = 1.0
-        while not good and bad > 1 / 16:
+        bad = first
+        while not good and bad > first / 16:
             good, bad = (bad / 2, bad) if await holds(bad / 2) else (0.0, bad / 2)
     for _ in range(steps if good and bad else 0):
         middle = round((good * bad) ** 0.5, 3)

@@ -99,14 +99,14 @@ def blank(rate: float) -> Summary:
     return msgspec.structs.replace(summary(HUNDRED, late_ms=20), asked_per_s=rate)
 
 
-async def found(limit: float, most: float = 64, steps: int = 4) -> tuple[Any, list[float]]:
+async def found(limit: float, most: float = 64, steps: int = 4, first: float = 1) -> tuple[Any, list[float]]:
     tried: list[float] = []
 
     async def attempt(multiple: float) -> Point:
         tried.append(multiple)
         return Point(multiple=multiple, within=1.0, held=multiple <= limit, summary=blank(multiple))
 
-    return await search(attempt, most=most, steps=steps), tried
+    return await search(attempt, most=most, steps=steps, first=first), tried
 
 
 async def test_the_search_doubles_until_it_breaks_and_narrows_down() -> None:
@@ -122,6 +122,8 @@ async def test_the_search_says_when_nothing_broke_or_nothing_held() -> None:
     assert (tried, result.best.multiple, result.open_end) == ([1, 2, 4, 8, 12], 12, True)
     result, tried = await found(0.01)
     assert (result.best, tried[-1], result.open_end) == (None, 1 / 16, False)
+    result, tried = await found(11, first=4)
+    assert (tried[:3], result.open_end) == ([4, 8, 16], False)
     result, _ = await found(0.3)
     assert 0.25 <= result.best.multiple <= 0.3
 

@@ -41,6 +41,7 @@ def given(**tables: Any) -> dict[str, Any]:
         ({"prompts": {"body": {"messages": []}}}, "prompts.body.messages: is made here"),
         ({"bound": {}}, "bound: object missing required field `ttft_ms`"),
         ({"bound": {"ttft_ms": -1}}, "bound.ttft_ms"),
+        ({"bound": {"ttft_ms": 1, "first": 9, "most": 4}}, "bound.first: must be at most bound.most"),
         ({"late_ms": 0}, "late_ms"),
         ({"via": "carrier pigeon"}, "via: invalid enum value"),
         ({"via": "http", "own": {"services": ["router"]}}, "via http needs the gateway"),
