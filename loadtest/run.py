@@ -51,8 +51,9 @@ async def measured(scenario: Scenario, options: Options) -> Result:
         samples, busy = await runner.run(options.multiple)
         found, bound = None, scenario.bound
         if bound is not None and not options.no_search:
-            limits = {"first": bound.first, "most": bound.most, "steps": bound.steps}
-            found = await search(lambda multiple: runner.at(multiple, bound), **limits)
+            found = await search(
+                lambda multiple: runner.at(multiple, bound), most=bound.most, steps=bound.steps, first=bound.first
+            )
     return Result(
         name=options.scenario.stem,
         about=scenario.about,

@@ -63,9 +63,9 @@ class Prompts(_Section, frozen=True, kw_only=True):
 
 class Bound(_Section, frozen=True, kw_only=True):
     """A bound of the tail, for which the highest rate is looked for that keeps it: the first token of at least `share`
-    of all requests comes within `ttft_ms`, a failed one counting as too late. Rates are multiples of the scenario's, from
-    `first` on, twice that, and so on to `most`; each is asked for `seconds`, and the highest good one is narrowed down
-    in `steps`."""
+    of all requests comes within `ttft_ms`, a failed one counting as too late. Rates are multiples of the scenario's,
+    from `first` on, twice that, and so on to `most`; each is asked for `seconds`, and the highest good one is narrowed
+    down in `steps`."""
 
     ttft_ms: Positive
     share: Share = 0.99
