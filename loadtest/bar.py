@@ -13,8 +13,9 @@ from loadtest.sample import Sample
 def bar(what: str, total: int) -> Iterator[Callable[[Sample], None]]:
     """Draws while the block runs; is told each sample. Where stderr is no terminal it draws nothing."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    failed = 0
-    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as progress:
+    console, failed = Console(stderr=True), 0
+    silent = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, refresh_per_second=4, disable=silent) as progress:
         task = progress.add_task(what, total=total)
 
         def told(sample: Sample) -> None:

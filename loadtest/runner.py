@@ -9,6 +9,7 @@ from hasten.client import Hasten
 from hasten.models import model_table
 from loadtest.bar import bar
 from loadtest.bus_caller import BusCaller
+from loadtest.heard import Heard
 from loadtest.http_caller import HttpCaller
 from loadtest.load import Load, Loads
 from loadtest.open_loop import open_loop
@@ -26,16 +27,20 @@ Caller = Callable[[Mapping[str, Any], float], Awaitable[Sample]]
 class Runner:
     """A scenario, whom it asks, and how. `seed` decides moments and questions."""
 
-    def __init__(self, scenario: Scenario, ask: Caller, meter: Meter, data: Path | None, seed: int) -> None:
-        self._scenario, self._ask, self._meter = scenario, ask, meter
+    def __init__(
+        self, scenario: Scenario, ask: Caller, heard: Heard | None, meter: Meter, data: Path | None, seed: int
+    ) -> None:
+        self._scenario, self._ask, self._heard, self._meter = scenario, ask, heard, meter
         self._loads = [Loads(scenario, data, seed), Loads(scenario, data, seed + 1)]
 
     @classmethod
     @contextlib.asynccontextmanager
     async def connect(cls, scenario: Scenario, target: Target, data: Path | None, seed: int) -> AsyncIterator[Self]:
         """Connects to the target and asks the scenario's warm requests."""
-        async with _caller(scenario, target) as ask:
-            made = cls(scenario, ask, Meter(target.pids), data, seed)
+        listens = scenario.via == "http" and target.nats
+        hearing = Heard.listening(target.nats, TENANT) if listens else contextlib.nullcontext()
+        async with _caller(scenario, target) as ask, hearing as heard:
+            made = cls(scenario, ask, heard, Meter(target.pids), data, seed)
             await made._samples(made._loads[0].warm(), "warming up")
             yield made
 
@@ -59,7 +64,10 @@ class Runner:
             return sample
 
         with bar(what, len(load.arrivals)) as told:
-            return await open_loop(load.arrivals, one, told)
+            samples = await open_loop(load.arrivals, one, told)
+        if self._heard is not None:
+            await self._heard.tell(samples)
+        return samples
 
 
 @contextlib.asynccontextmanager
