@@ -31,7 +31,7 @@ class Runner:
         self, scenario: Scenario, ask: Caller, heard: Heard | None, meter: Meter, data: Path | None, seed: int
     ) -> None:
         self._scenario, self._ask, self._heard, self._meter = scenario, ask, heard, meter
-        self._loads = [Loads(scenario, data, seed), Loads(scenario, data, seed + 1)]
+        self._loads = Loads(scenario, data, seed)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -41,18 +41,18 @@ class Runner:
         hearing = Heard.listening(target.nats, TENANT) if listens else contextlib.nullcontext()
         async with _caller(scenario, target) as ask, hearing as heard:
             made = cls(scenario, ask, heard, Meter(target.pids), data, seed)
-            await made._samples(made._loads[0].warm(), "warming up")
+            await made._samples(made._loads.warm(), "warming up")
             yield made
 
     async def run(self, multiple: float = 1.0) -> tuple[list[Sample], dict[str, Busy]]:
         """The scenario, at a multiple of its rate: its samples, and the processor time of each service meanwhile."""
-        load = self._loads[0].at(multiple)
+        load = self._loads.at(multiple)
         self._meter.restart()
         return await self._samples(load, "asking"), self._meter.read()
 
     async def at(self, multiple: float, bound: Bound) -> Point:
-        """The scenario at a multiple of its rate, for as long as the bound says; it asks other questions than `run`."""
-        samples = await self._samples(self._loads[1].at(multiple, bound.seconds), f"asking ×{multiple:g}")
+        """The scenario at a multiple of its rate, for as long as the bound says."""
+        samples = await self._samples(self._loads.at(multiple, bound.seconds), f"asking ×{multiple:g}")
         figures, share = summary(samples, late_ms=self._scenario.late_ms), within(samples, bound.ttft_ms)
         held = share >= bound.share and not figures.invalid
         return Point(multiple=multiple, within=round(share, 5), held=held, summary=figures)

@@ -21,18 +21,19 @@ def block(seed: str) -> list[str]:
     return ["".join(letters[at : at + 3]) for at in range(0, len(letters), 3)]
 
 
-def prompt(row: Row, index: int) -> str:
-    """A text of `prompt_tokens` words less the one that stands for the turn's role."""
-    wanted, words = max(1, row.prompt_tokens - 1), list[str]()
+def prompt(row: Row, index: int, words: str = "") -> str:
+    """A text of `prompt_tokens` words less the one that stands for the turn's role; all are others with other
+    `words`."""
+    wanted, said = max(1, row.prompt_tokens - 1), list[str]()
     for at in range((wanted + BLOCK - 1) // BLOCK):
         named = at < len(row.blocks)
-        words += block(f"block {row.blocks[at]}" if named else f"request {index} block {at}")
-    return " ".join(words[:wanted])
+        said += block(f"{words} block {row.blocks[at]}" if named else f"{words} request {index} block {at}")
+    return " ".join(said[:wanted])
 
 
-def body(row: Row, index: int) -> dict[str, Any]:
+def body(row: Row, index: int, words: str = "") -> dict[str, Any]:
     """The chat body of a row: its answer ends after `answer_tokens`."""
-    turns = [{"role": "user", "content": prompt(row, index)}]
+    turns = [{"role": "user", "content": prompt(row, index, words)}]
     return {"messages": turns, "max_tokens": max(1, row.answer_tokens), "cache": {"mode": "off"}}
 
 

@@ -64,6 +64,18 @@ def test_a_higher_rate_asks_more_in_the_same_time() -> None:
     assert not {text(one) for one in made.warm().bodies} & {text(one) for one in made.at(1.0).bodies}
 
 
+def test_what_is_new_in_one_load_is_new_in_every_later_one(tmp_path: Path) -> None:
+    made = Loads(read({"about": "x", "arrivals": {"rate": 50}, "prompts": {"repeated": 0.5, "distinct": 20}}), None, 1)
+    first, second = made.at(), made.at()
+    both = [list(zip(load.kinds, map(text, load.bodies), strict=True)) for load in (first, second)]
+    new, popular = ([{said for kind, said in one if kind == wanted} for one in both] for wanted in ("new", "repeated"))
+    assert not new[0] & new[1]
+    assert len(popular[0] | popular[1]) <= 20
+    (tmp_path / "a.csv").write_text(AZURE)
+    traced = Loads(read({"about": "x", "arrivals": {"kind": "azure", "file": "a.csv"}}), tmp_path, 1)
+    assert not {text(one)[:20] for one in traced.at().bodies} & {text(one)[:20] for one in traced.at().bodies}
+
+
 def test_azure_rows_come_in_the_order_of_their_times(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(AZURE)
     rows = azure(tmp_path / "a.csv")
