@@ -17,7 +17,7 @@ from hasten.models import Model, model_table
 from hasten.nats_server import NatsServer, free_port
 from hasten.runtime import STAGES
 from loadtest.crew import ready
-from loadtest.scenario import Own, ScenarioError
+from loadtest.scenario import Own
 from loadtest.staleness.fleet import Member
 from loadtest.toml_text import written
 
@@ -90,8 +90,6 @@ def _members(service: str, own: Own, folder: Path, config: Path, server: NatsSer
             for copy in copies
         ]
     if service == "gateway":
-        if len(copies) > 1:
-            raise ScenarioError("own.replicas.gateway: one gateway is asked; put a balancer before several")
         named = [("gateway", {"HASTEN_GATEWAY_HTTP": f"127.0.0.1:{port}"}, [])]
     for name, environment, more in named:
         where = ["--config", str(config), "--data", str(folder)]

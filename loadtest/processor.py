@@ -33,7 +33,7 @@ class Meter:
     def read(self) -> dict[str, Busy]:
         """Since the last restart, the busiest service first."""
         took, now = max(1e-9, time.monotonic() - self._since), self._times()
-        used = {name: [b - a for a, b in zip(self._before[name], now[name], strict=True)] for name in now}
+        used = {name: [max(0.0, b - a) for a, b in zip(self._before[name], now[name], strict=True)] for name in now}
         found = {
             name: Busy(processes=len(some), cores=round(sum(some) / took, 3), busiest=round(max(some) / took, 3))
             for name, some in used.items()

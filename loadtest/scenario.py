@@ -146,6 +146,10 @@ def _check(found: Scenario) -> None:
     for name in (*found.own.services, *found.own.replicas):
         if name not in SERVICES:
             raise SettingsError(f"own.services: there is no service {name}; there are {', '.join(SERVICES)}")
+    if found.own.replicas.get("gateway", 1) > 1:
+        raise SettingsError(
+            "own.replicas.gateway: one gateway is asked; put a balancer before several and use --against"
+        )
     if found.via == "http" and "gateway" not in found.own.services:
         raise SettingsError("own.services: via http needs the gateway")
     try:

@@ -47,6 +47,7 @@ def given(**tables: Any) -> dict[str, Any]:
         ({"via": "http", "own": {"services": ["router"]}}, "via http needs the gateway"),
         ({"own": {"services": ["ruoter"]}}, "there is no service ruoter; there are"),
         ({"own": {"replicas": {"worker": 0}}}, "own.replicas"),
+        ({"own": {"replicas": {"gateway": 2}}}, "own.replicas.gateway: one gateway is asked"),
         ({"own": {"config": {"models": [{"name": "x", "slot": 3}]}}}, "own.config: [[models]], row 1"),
         ({"own": {"config": {"orchestrator": {"limits": 3}}}}, "own.config: [orchestrator] has no setting limits"),
     ],
