@@ -1,6 +1,6 @@
 """The highest rate at which the tail keeps a bound: doubled until it breaks, then narrowed down; pure.
 
-The curve on the way there is kept. A point whose generator was too late, or which failed, does not keep the bound.
+The curve on the way there is kept. A point at which the generator was late each time does not count as one that held.
 """
 
 from collections.abc import Awaitable, Callable
