@@ -236,6 +236,8 @@ class Generation:
         """The answer as it was shown."""
         await self._guarded.end()
         tokens = done.usage.completion_tokens + self._before
+        if not self._before and (queue := done.timings_ms.get("queue")) is not None:
+            self._flight.watch.stages["queue"] = queue
         answer = Answer(
             text="",
             finish_reason=STOPPED if self._guarded.stopped else done.finish_reason,
