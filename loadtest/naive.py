@@ -12,7 +12,6 @@ import json
 from collections.abc import Sequence
 
 import httpx
-from tokenizers import Tokenizer
 
 from hasten.compressor.hf_tokenizer import HfTokenizer
 from hasten.messages.chat import Turn
@@ -27,22 +26,22 @@ INSTRUCTION = "Read the text and answer the question."
 class WholePrompt:
     """Puts passages into a prompt, in their order and whole, until it has the tokens of the stack."""
 
-    def __init__(self, tokenizer: Tokenizer, counter: HfTokenizer, tokens: int) -> None:
-        self._tokenizer, self._counter, self._tokens = tokenizer, counter, tokens
+    def __init__(self, counter: HfTokenizer, tokens: int) -> None:
+        self._counter, self._tokens = counter, tokens
 
     def of(self, question: str, passages: Sequence[str]) -> list[Turn]:
         """The messages; raises ValueError when the passages are too few to fill the prompt."""
         text = "\n\n".join(passages)
-        places = self._tokenizer.encode(text, add_special_tokens=False).offsets
-        room = self._tokens - self._counter.prompt(_messages(question, ""))
-        if len(places) < room:
-            raise ValueError(f"{len(passages)} passages have {len(places)} tokens, {room} are needed")
-        while True:
-            made = _messages(question, text[: places[room - 1][1]])
-            over = self._counter.prompt(made) - self._tokens
-            if over <= 0:
-                return made
-            room -= over
+        if (most := self._counter.prompt(_messages(question, text))) < self._tokens:
+            raise ValueError(f"the prompt has {most} tokens with all passages, {self._tokens} are needed")
+        fits, too_long = 0, len(text)
+        while too_long - fits > 1:
+            middle = (fits + too_long) // 2
+            if self._counter.prompt(_messages(question, text[:middle])) <= self._tokens:
+                fits = middle
+            else:
+                too_long = middle
+        return _messages(question, text[:fits])
 
 
 def _messages(question: str, passages: str) -> list[Turn]:
