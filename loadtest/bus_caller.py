@@ -7,7 +7,7 @@ from hasten.client import Hasten
 from hasten.messages.chat import Chunk, Done, Note
 from hasten.messages.failure import Failed, Failure
 from hasten.topics import random_id
-from loadtest.price import Prices, cost
+from loadtest.price import Prices, charge
 from loadtest.sample import Sample
 from loadtest.stopwatch import Stopwatch
 
@@ -43,4 +43,4 @@ class BusCaller:
             sample.cache, sample.model, sample.stages = event.cache, event.model, event.timings_ms
             sample.prompt_tokens, sample.completion_tokens = usage.prompt_tokens, usage.completion_tokens
             sample.cached_tokens = usage.cached_tokens
-            sample.cost = cost(self._prices, event.model, event.cache, usage.prompt_tokens, usage.completion_tokens)
+            charge(sample, self._prices)

@@ -147,4 +147,5 @@ def drawn(figure: "Figure", name: str) -> str:
     text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", text)
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.DOTALL)
     text = re.sub(r"font-family: [^;\"]*;? ?", "", text)
-    return re.sub(r"(\d+\.\d{2})\d+", r"\1", text).replace("\n", "")
+    shorter = re.compile(r"(\d+\.\d{2})\d+")
+    return re.sub(r"<[^>]*>", lambda tag: shorter.sub(r"\1", tag[0]), text).replace("\n", "")

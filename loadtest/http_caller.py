@@ -8,7 +8,7 @@ import httpx
 import msgspec
 
 from hasten.topics import random_id
-from loadtest.price import Prices, cost
+from loadtest.price import Prices, charge
 from loadtest.sample import DONE, Sample
 from loadtest.stopwatch import Stopwatch
 
@@ -58,8 +58,7 @@ class HttpCaller:
             elif line.startswith("data: "):
                 self._see(msgspec.json.decode(line[6:]), sample, watch)
         if sample.ok:
-            used = (sample.prompt_tokens, sample.completion_tokens)
-            sample.cost = cost(self._prices, sample.model, sample.cache, *used)
+            charge(sample, self._prices)
 
     def _see(self, frame: dict[str, Any], sample: Sample, watch: Stopwatch) -> None:
         if error := frame.get("error"):

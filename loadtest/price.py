@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from loadtest.sample import CACHED
+from loadtest.sample import Sample
 
 
 class Priced(Protocol):
@@ -34,9 +34,9 @@ def prices(models: Iterable[Priced]) -> dict[str, Price]:
     return {one.name: Price(one.cost_per_1k_prompt, one.cost_per_1k_completion) for one in models}
 
 
-def cost(table: Prices, model: str, cache: str, prompt_tokens: int, completion_tokens: int) -> float:
-    """The dollars of one answer: nothing where no model was asked for it, or for a model that has no price."""
-    if cache in CACHED:
-        return 0.0
-    price = table.get(model, Price())
-    return (prompt_tokens * price.prompt + completion_tokens * price.completion) / 1000
+def charge(sample: Sample, table: Prices) -> None:
+    """Writes the dollars of an answer into its sample: nothing for a model that has no price, and as saved what no
+    model was asked for."""
+    price = table.get(sample.model, Price())
+    dollars = (sample.prompt_tokens * price.prompt + sample.completion_tokens * price.completion) / 1000
+    sample.cost, sample.saved = (0.0, dollars) if sample.hit else (dollars, 0.0)

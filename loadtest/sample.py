@@ -16,7 +16,8 @@ class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
     two chunks. `outcome` is `done` or a failure's code. `cache` says where the answer came from (exact, semantic,
     shared, miss). `stages` are the orchestrator's times in ms, `queue` of them the wait for a slot of the engine.
     `tokens_before` and `tokens_after` are the prompt's before and after compression, None where none was made or told;
-    `prompt_tokens`, `cached_tokens` and `completion_tokens` the usage. `cost` is in dollars, by the model table.
+    `prompt_tokens`, `cached_tokens` and `completion_tokens` the usage. `cost` is in dollars, by the model table;
+    `saved` is what a hit would have cost as a miss.
     """
 
     index: int = 0
@@ -39,6 +40,7 @@ class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
     cached_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0
+    saved: float = 0.0
     text: str = ""
 
     @property
