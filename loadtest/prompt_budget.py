@@ -97,7 +97,9 @@ async def measured(data: Path, half: int, weights: Path) -> list[Kept]:
             ]
             table.append(_row(str(budget), asked, kept, [prompt.tokens_after for prompt in made]))
     whole = WholePrompt(HfTokenizer(weights / "smollm2"), FIRST.prompt_tokens)
-    prompts = [whole.of(one.text, [p.text for p in passages])[-1].text for one, passages in zip(asked, found, strict=True)]
+    prompts = [
+        whole.of(one.text, [p.text for p in passages])[-1].text for one, passages in zip(asked, found, strict=True)
+    ]
     kept = [one.evidence_in(prompt.removesuffix(one.text)) for one, prompt in zip(asked, prompts, strict=True)]
     return [*table, _row("whole", asked, kept, [FIRST.prompt_tokens] * len(asked))]
 

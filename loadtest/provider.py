@@ -11,6 +11,7 @@ how long a slot was held, and whether the evidence of the question was in the pr
 
 import argparse
 import asyncio
+import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -144,7 +145,9 @@ class Provider:
         await send(_head(b"text/event-stream"))
 
         async def say(token: str) -> None:
-            await send({"type": "http.response.body", "body": _event(body.model, {"content": token}), "more_body": True})
+            await send(
+                {"type": "http.response.body", "body": _event(body.model, {"content": token}), "more_body": True}
+            )
 
         usage = _usage(*await self.answer(body, say))
         end = _event(body.model, {}, "stop") + _event(body.model, None, None, usage) + b"data: [DONE]\n\n"
@@ -189,14 +192,17 @@ async def _read(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
+class _Server(uvicorn.Server):
+    """uvicorn's server, which says when it is up."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        print("ready", flush=True)
+
+
 async def _serve(provider: Provider, port: int) -> None:
     config = uvicorn.Config(provider, port=port, log_level="error", access_log=False, lifespan="off", ws="none")  # type: ignore[arg-type]
-    server = uvicorn.Server(config)
-    serving = asyncio.ensure_future(server.serve())
-    while not server.started and not serving.done():
-        await asyncio.sleep(0.01)
-    print("ready", flush=True)
-    await serving
+    await _Server(config).serve()
 
 
 def main() -> int:

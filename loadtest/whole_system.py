@@ -11,7 +11,6 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from hasten.bus import Bus
 from hasten.client import Hasten
 from hasten.journal import ensure_stream
 from hasten.messages.cache import Invalidate
@@ -21,8 +20,8 @@ from hasten.nats_server import NatsServer, free_port
 from loadtest.crew import ready
 from loadtest.price import Prices, prices
 from loadtest.provider import Record
-from loadtest.staleness.fleet import Member
 from loadtest.stages import COMPLETION_TIMES, LARGE, SMALL, Stack
+from loadtest.staleness.fleet import Member
 from loadtest.workload import Question
 
 TENANT, COLLECTION = "loadtest", "data"
@@ -79,8 +78,8 @@ def _toml(value: object) -> str:
 class ProviderProcess:
     """The simulated provider, as a process of its own."""
 
-    def __init__(self, member: Member, port: int) -> None:
-        self._member, self._root = member, f"http://127.0.0.1:{port}"
+    def __init__(self, port: int) -> None:
+        self._root = f"http://127.0.0.1:{port}"
         self.url = f"{self._root}/v1"
 
     async def records(self) -> list[Record]:
@@ -91,19 +90,25 @@ class ProviderProcess:
 
 
 @contextlib.asynccontextmanager
-async def provider(stack: Stack, slots: int, questions: Sequence[Question], models: Path) -> AsyncIterator[ProviderProcess]:
+async def provider(
+    stack: Stack, slots: int, questions: Sequence[Question], weights: Path
+) -> AsyncIterator[ProviderProcess]:
     """A provider that knows these questions."""
     with tempfile.TemporaryDirectory() as name:
         port, told = free_port(), Path(name) / "questions.json"
         told.write_bytes(msgspec.json.encode(list(questions)))
-        options = ["--stack", stack.name, "--slots", str(slots), "--port", str(port)]
-        command = [sys.executable, "-m", "loadtest.provider", *options, "--questions", str(told), "--models", str(models)]
-        member = Member("provider", command, {}, "", Path(name) / "log")
-        await member.start()
+        options = ["--stack", stack.name, "--slots", str(slots), "--port", str(port), "--questions", str(told)]
+        command = [sys.executable, "-m", "loadtest.provider", *options, "--models", str(weights)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(one for one in sys.path if one)}
+        process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)
+        assert process.stdout is not None
         try:
-            yield ProviderProcess(member, port)
+            if not (await process.stdout.readline()).startswith(b"ready"):
+                raise RuntimeError("the provider did not start")
+            yield ProviderProcess(port)
         finally:
-            await member.stop()
+            process.kill()
+            await process.wait()
 
 
 class WholeSystem:
@@ -187,7 +192,7 @@ async def whole_system(
     """A system for these models, in a folder that goes with it; `weights` is a folder with the embedding model."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "models").symlink_to(weights.resolve())
+        (folder / "models").symlink_to(os.path.abspath(weights))
         server = await NatsServer(folder / "jetstream").start()
         async with Hasten.connect(server.url, tenant=TENANT) as hasten:
             made = WholeSystem(server, hasten, folder, models)
@@ -197,8 +202,3 @@ async def whole_system(
             finally:
                 await made.close()
                 await server.stop(kill=True)
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0))
