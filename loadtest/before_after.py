@@ -250,7 +250,14 @@ def main() -> int:
     size = QUICK if given.quick else Size()
     try:
         report = asyncio.run(
-            measured(given.data, given.models, STACKS[given.stack], given.repeats, size, ablation=not given.no_ablation)
+            measured(
+                given.data,
+                given.models.resolve(),
+                STACKS[given.stack],
+                given.repeats,
+                size,
+                ablation=not given.no_ablation,
+            )
         )
     except DataError as error:
         print(f"before_after: {error}", file=sys.stderr)

@@ -9,42 +9,44 @@ import asyncio
 import contextlib
 import heapq
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import httpx
 
-from hasten.compressor.hf_tokenizer import HfTokenizer
+from hasten.compressor.tokens import TokenCounter
 from hasten.messages.chat import Turn
 from loadtest.provider import ASKED
 from loadtest.sample import Sample
 from loadtest.stages import LARGE, Stack
 from loadtest.stopwatch import Stopwatch
 
+Connect = Callable[[], httpx.AsyncClient]
 INSTRUCTION = "Read the text and answer the question."
 
 
 class WholePrompt:
     """Puts passages into a prompt, in their order and whole, until it has the tokens of the stack."""
 
-    def __init__(self, counter: HfTokenizer, tokens: int) -> None:
+    def __init__(self, counter: TokenCounter, tokens: int) -> None:
         self._counter, self._tokens = counter, tokens
 
     def of(self, question: str, passages: Sequence[str]) -> list[Turn]:
         """The messages; raises ValueError when the passages are too few to fill the prompt."""
         text = "\n\n".join(passages)
-        if (most := self._counter.prompt(_messages(question, text))) < self._tokens:
+        if (most := self._counter.prompt(messages_of(question, text))) < self._tokens:
             raise ValueError(f"the prompt has {most} tokens with all passages, {self._tokens} are needed")
         fits, too_long = 0, len(text)
         while too_long - fits > 1:
             middle = (fits + too_long) // 2
-            if self._counter.prompt(_messages(question, text[:middle])) <= self._tokens:
+            if self._counter.prompt(messages_of(question, text[:middle])) <= self._tokens:
                 fits = middle
             else:
                 too_long = middle
-        return _messages(question, text[:fits])
+        return messages_of(question, text[:fits])
 
 
-def _messages(question: str, passages: str) -> list[Turn]:
+def messages_of(question: str, passages: str) -> list[Turn]:
+    """The prompt as it is usually written."""
     said = f"{passages}\n\n{ASKED}{question}"
     return [Turn(role="system", content=INSTRUCTION), Turn(role="user", content=said)]
 
@@ -53,8 +55,11 @@ class Naive:
     """`workers` of them; a request waits for one that is free. With `streamed` it differs in nothing but that the
     tokens are shown as they come."""
 
-    def __init__(self, stack: Stack, url: str, workers: int, *, streamed: bool = False) -> None:
+    def __init__(
+        self, stack: Stack, url: str, workers: int, *, streamed: bool = False, connect: Connect | None = None
+    ) -> None:
         self._stack, self._url, self._streamed = stack, url, streamed
+        self._connect = connect or (lambda: httpx.AsyncClient(timeout=60.0, trust_env=False))
         self._free = asyncio.Semaphore(workers)
 
     async def ask(self, messages: Sequence[Turn], due: float) -> Sample:
@@ -64,7 +69,7 @@ class Naive:
         async with self._free:
             for stage_ms in (stack.retrieval_ms, stack.construction_ms, stack.queue_ms):
                 await asyncio.sleep(stage_ms / 1000)
-            async with httpx.AsyncClient(timeout=60.0, trust_env=False) as client:
+            async with self._connect() as client:
                 if self._streamed:
                     await self._stream(client, body, watch, sample)
                 else:

@@ -113,7 +113,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     try:
-        table = asyncio.run(measured(given.data, given.half, given.models))
+        table = asyncio.run(measured(given.data, given.half, given.models.resolve()))
     except DataError as error:
         print(f"prompt_budget: {error}", file=sys.stderr)
         return 2

@@ -21,6 +21,7 @@ import msgspec
 import uvicorn
 
 from hasten.compressor.hf_tokenizer import HfTokenizer
+from hasten.compressor.tokens import TokenCounter
 from hasten.messages.chat import Turn
 from loadtest.stages import LARGE, STACKS, Stack
 from loadtest.workload import Question
@@ -82,8 +83,8 @@ def named_in(answer: str) -> str:
 class Provider:
     """The models behind their slots."""
 
-    def __init__(self, stack: Stack, slots: int, catalogue: Catalogue, tokenizer: HfTokenizer) -> None:
-        self._stack, self._catalogue, self._tokenizer = stack, catalogue, tokenizer
+    def __init__(self, stack: Stack, slots: int, catalogue: Catalogue, counter: TokenCounter) -> None:
+        self._stack, self._catalogue, self._counter = stack, catalogue, counter
         self._slots = asyncio.Semaphore(slots)
         self.records: list[Record] = []
 
@@ -91,7 +92,7 @@ class Provider:
         """Says each token when it is due; returns the tokens of the prompt and of the answer."""
         stack, loop = self._stack, asyncio.get_running_loop()
         came = loop.time()
-        prompt_tokens = self._tokenizer.prompt(body.messages)
+        prompt_tokens = self._counter.prompt(body.messages)
         question, before = self._catalogue.of(body.messages)
         tokens = answer_of(question, stack.answer_tokens)
         await _until(came + stack.network_ms / 1000)
@@ -201,7 +202,7 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(provider: Provider, port: int) -> None:
-    config = uvicorn.Config(provider, port=port, log_level="error", access_log=False, lifespan="off", ws="none")  # type: ignore[arg-type]
+    config = uvicorn.Config(provider, port=port, log_level="error", access_log=False, lifespan="off", ws="none")
     await _Server(config).serve()
 
 
@@ -215,8 +216,8 @@ def main() -> int:
     parser.add_argument("--models", type=Path, default=Path(".hasten/models"))
     given = parser.parse_args()
     questions = msgspec.json.decode(given.questions.read_bytes(), type=list[Question])
-    tokenizer = HfTokenizer(given.models / "smollm2")
-    provider = Provider(STACKS[given.stack], given.slots, Catalogue(questions), tokenizer)
+    counter = HfTokenizer(given.models / "smollm2")
+    provider = Provider(STACKS[given.stack], given.slots, Catalogue(questions), counter)
     asyncio.run(_serve(provider, given.port))
     return 0
 

@@ -72,6 +72,8 @@ def config_of(models: Sequence[Model], setup: Setup) -> str:
 
 
 def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {_toml(one)}" for name, one in value.items()) + " }"
     return msgspec.json.encode(value).decode()
 
 
@@ -189,10 +191,11 @@ class WholeSystem:
 async def whole_system(
     models: Sequence[Model], setup: Setup, weights: Path, *, workers: bool = True
 ) -> AsyncIterator[WholeSystem]:
-    """A system for these models, in a folder that goes with it; `weights` is a folder with the embedding model."""
+    """A system for these models, in a folder that goes with it; `weights` is the whole path of a folder with
+    the models."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "models").symlink_to(os.path.abspath(weights))
+        (folder / "models").symlink_to(weights)
         server = await NatsServer(folder / "jetstream").start()
         async with Hasten.connect(server.url, tenant=TENANT) as hasten:
             made = WholeSystem(server, hasten, folder, models)

@@ -11,7 +11,7 @@ paraphrase is asked once, as long as the data has another.
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -116,16 +116,22 @@ def documents(data: Path, half: int) -> list[Document]:
     ]
 
 
-def requests(pool: dict[str, list[Question]], count: int, repeats: float, seed: int) -> list[Request]:
+def requests(
+    pool: dict[str, list[Question]],
+    count: int,
+    repeats: float,
+    seed: int,
+    sources: Mapping[str, float] = SHARES,
+) -> list[Request]:
     """`count` requests of which a share repeats a question asked before; raises DataError when the pool is too small.
 
-    The shares are exact, up to rounding.
+    The shares, also those of the `sources` of new questions, are exact up to rounding.
     """
     draw = random.Random(f"requests {seed}")
     repeated = round(count * repeats)
     kinds = ["new"] * (count - repeated) + ["exact"] * (repeated - repeated // 2) + ["paraphrase"] * (repeated // 2)
     draw.shuffle(kinds)
-    fresh = iter(_new(pool, count - repeated, draw))
+    fresh = iter(_new(pool, count - repeated, draw, sources))
     asked: list[Question] = []
     said: set[str] = set()
     made = []
@@ -157,10 +163,12 @@ def _zipf(asked: Sequence[Question], among: Sequence[Question], draw: random.Ran
     return draw.choices(among, [rank[one.id] ** -ZIPF for one in among])[0]
 
 
-def _new(pool: dict[str, list[Question]], count: int, draw: random.Random) -> list[Question]:
+def _new(
+    pool: dict[str, list[Question]], count: int, draw: random.Random, sources: Mapping[str, float]
+) -> list[Question]:
     """`count` different questions in the shares of their sources, in an order of chance."""
-    counts = {source: int(share * count) for source, share in SHARES.items()}
-    rest = sorted(SHARES, key=lambda source: counts[source] - SHARES[source] * count)
+    counts = {source: int(share * count) for source, share in sources.items()}
+    rest = sorted(sources, key=lambda source: counts[source] - sources[source] * count)
     for source in rest[: count - sum(counts.values())]:
         counts[source] += 1
     for source, wanted in counts.items():
