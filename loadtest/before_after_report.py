@@ -22,10 +22,18 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     failed: int = 0
 
 
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """A bound on the P95, of the whole answer or of the first token, and the most requests a second that the naive
+    pipeline answers within it."""
+
+    ms: float
+    whole: bool
+    naive: float
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one stack came to. `naive` are three rows: whole answers, streamed, saturated. `bounds` is by a bound on
-    the P95 in ms the most requests a second of the naive pipeline. `load` is the machine's before and
-    after."""
+    """All that one stack came to. `naive` are three rows: whole answers, streamed, saturated. `load` is the machine's
+    before and after."""
 
     stack: Stack
     slots: int
@@ -36,7 +44,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     by_label: Row
     saturated: list[Row]
     ladder: list[Step]
-    bounds: dict[str, float]
+    bounds: list[Bound]
     levers: list[Row]
     load: list[float] = []
 
@@ -175,12 +183,12 @@ def _kinds(report: Report) -> Table:
 def _rates(report: Report) -> Table:
     rows = [
         (
-            f"TTFT P95 ≤ {bound} ms" if float(bound) < 1000 else f"whole answer P95 ≤ {bound} ms",
-            naive,
-            ours := report.rate_within(float(bound), whole=float(bound) >= 1000),
-            ours / naive if naive else None,
+            f"{'whole answer' if one.whole else 'TTFT'} P95 ≤ {one.ms:,.0f} ms",
+            one.naive,
+            ours := report.rate_within(one.ms, whole=one.whole),
+            ours / one.naive if one.naive else None,
         )
-        for bound, naive in report.bounds.items()
+        for one in report.bounds
     ]
     steps = ", ".join(f"{one.rate:.1f}: {one.ttft_p95:.0f}" for one in report.ladder)
     return Table(
@@ -188,7 +196,7 @@ def _rates(report: Report) -> Table:
         columns=("", "naive", "hasten", "times"),
         rows=rows,
         note="The naive figures are computed (no stage of it varies), hasten's are the highest rate tried that kept "
-        f"the bound. TTFT P95 by rate: {steps}.",
+        f"the bound. At {report.stack.total_ms:,.0f} ms, its published tail, 19 of 20 naive requests wait for nobody. TTFT P95 by rate: {steps}.",
     )
 
 
