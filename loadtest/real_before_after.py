@@ -84,9 +84,9 @@ async def with_hasten(system: WholeSystem, asked: Sequence[Request]) -> Side:
     return side(asked, samples, time.perf_counter() - began)
 
 
-async def direct(rig: Rig, asked: Sequence[Request], passages: dict[str, list[str]]) -> Side:
-    """The model alone: each prompt is computed from its beginning, and the answer is seen when it is whole."""
-    samples, began = [], time.perf_counter()
+async def direct(rig: Rig, asked: Sequence[Request], passages: dict[str, list[str]]) -> tuple[Side, Side]:
+    """The model alone, each prompt computed from its beginning: as it is seen when it is whole, and if it streamed."""
+    samples, first, began = [], list[float](), time.perf_counter()
     for at, request in enumerate(asked):
         turns: list[Turn] = messages_of(request.text, "\n\n".join(passages[request.text]))
         since = time.perf_counter()
@@ -96,7 +96,9 @@ async def direct(rig: Rig, asked: Sequence[Request], passages: dict[str, list[st
         sample = Sample(cache="miss", ttft_ms=total_ms, total_ms=total_ms, text=answer.text)
         sample.prompt_tokens = answer.prompt_tokens
         samples.append(sample)
-    return side(asked, samples, time.perf_counter() - began)
+        first.append(answer.ttft_ms)
+    whole = side(asked, samples, time.perf_counter() - began)
+    return whole, msgspec.structs.replace(whole, ttft=spread(first))
 
 
 async def measured(data: Path, weights: Path, count: int) -> dict[str, Side]:
@@ -109,7 +111,8 @@ async def measured(data: Path, weights: Path, count: int) -> dict[str, Side]:
         passages = {text: await system.passages(text, PASSAGES) for text in dict.fromkeys(one.text for one in asked)}
         ours = await with_hasten(system, asked)
     async with running(_alone(model), weights.parent, time.perf_counter) as rig:
-        return {"without hasten": await direct(rig, asked, passages), "with hasten": ours}
+        whole, streamed = await direct(rig, asked, passages)
+        return {"without hasten": whole, "without hasten, streamed": streamed, "with hasten": ours}
 
 
 def _few(data: Path, asked: Sequence[Request]) -> list[Any]:

@@ -88,7 +88,7 @@ def questions(data: Path, half: int) -> dict[str, list[Question]]:
     taken: set[str] = set()
     made: dict[str, list[Question]] = {}
     for source, some in found.items():
-        kept = []
+        kept: list[Question] = []
         for one in some:
             words = {_plain(one.text), _plain(one.other)} - {""}
             if (source == "fow" or fold(one.text, 2) == half) and not words & taken:
