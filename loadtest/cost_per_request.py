@@ -3,8 +3,8 @@
 `python -m loadtest.cost_per_request` starts a NATS server and every service that a question without documents needs,
 each a process of its own, asks the same kind of question again and again, and reads what the kernel has counted for
 each process, less what it takes when nobody asks. The model is simulated and writes `--tokens` words, each a chunk of
-its own; a second run with four times as many says what a chunk costs. The one who asks is not counted. The embedding
-model is the real one, of the data folder `--data`; it is exported there once. `--json` prints the figures for programs.
+its own; answers of a quarter of that say what a chunk costs. The one who asks is not counted. The embedding model is
+the real one, of the data folder `--data`; it is exported there once. `--json` prints the figures for programs.
 """
 
 import argparse
@@ -36,14 +36,14 @@ PER_S = 0.9 / JOIN_S
 THINGS = ("lamp", "chair", "table", "kettle", "bicycle", "jacket", "camera", "guitar", "carpet", "mirror")
 STORED = "How can I change the delivery address of my {} order?"
 ASKED = "How do I change the delivery address of my {} order?"
+LONG, SHORT = "miss, not kept", "miss, not kept, a quarter as long"
 Ask = Callable[[dict[str, Any]], Awaitable[str]]
 """Asks a chat body and returns where the answer came from."""
 
 
-def question(text: str, tokens: int, **cache: Any) -> dict[str, Any]:
+def question(text: str, **options: Any) -> dict[str, Any]:
     """A chat body."""
-    body = {"messages": [{"role": "user", "content": text}], "model": MODEL, "max_tokens": tokens}
-    return body | ({"cache": cache} if cache else {})
+    return {"messages": [{"role": "user", "content": text}], "model": MODEL, **options}
 
 
 async def over_bus(bus: Bus, body: dict[str, Any]) -> str:
@@ -103,16 +103,17 @@ class Costs:
 def kinds(count: int, tokens: int) -> dict[str, tuple[list[dict[str, Any]], int]]:
     """The bodies of each kind of request, and how many are asked at once."""
 
-    def unique(words: int) -> list[dict[str, Any]]:
-        return [question(f"question {random_id()} of many", words, mode="exact") for _ in range(count)]
+    def unique(**options: Any) -> list[dict[str, Any]]:
+        return [question(f"question {random_id()} of many", **options) for _ in range(count)]
 
-    exact = [question(STORED.format(thing), tokens) for thing in THINGS]
-    alike = [question(ASKED.format(thing), tokens, store=False) for thing in THINGS]
+    exact, unkept = {"mode": "exact"}, {"mode": "exact", "store": False}
+    alike = [question(ASKED.format(thing), cache={"store": False}) for thing in THINGS]
     return {
-        "miss": (unique(tokens), 16),
-        "miss, 4 times as long": (unique(4 * tokens), 16),
-        "miss, looked up by meaning": ([question(f"what of {random_id()} is there", tokens) for _ in range(count)], 16),
-        "exact hit": (exact * (4 * count // len(exact)), 4),
+        "miss": (unique(cache=exact), 16),
+        "miss by meaning too": (unique(), 16),
+        LONG: (unique(cache=unkept), 16),
+        SHORT: (unique(cache=unkept, max_tokens=tokens // 4), 16),
+        "exact hit": ([question(STORED.format(thing)) for thing in THINGS] * (4 * count // len(THINGS)), 4),
         "semantic hit": (alike * (count // len(alike)), 4),
     }
 
@@ -121,7 +122,7 @@ async def measure(data: Path, count: int, tokens: int) -> dict[str, Any]:
     """Everything, on one system."""
     await prepare(data, [], DEFAULT_MODEL, lambda line: print(line, file=sys.stderr))
     engine = f'kind = "sim", slots = 64, queue = 64, sim_prefill_per_s = 1e9, sim_decode_per_s = {PER_S}'
-    engine += f', sim_answer = "{"word " * 8 * tokens}"'
+    engine += f', sim_answer = "{"word " * tokens}"'
     http = f"127.0.0.1:{free_port()}"
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "models").symlink_to((data / "models").absolute())
@@ -143,19 +144,21 @@ async def measure(data: Path, count: int, tokens: int) -> dict[str, Any]:
 
 
 async def _costs(costs: Costs, ways: dict[str, Ask], count: int, tokens: int) -> dict[str, Any]:
-    first = [question(STORED.format(thing), tokens) for thing in THINGS]
+    first = [question(STORED.format(thing)) for thing in THINGS]
     for ask in ways.values():
         await crowd(ask, [*first, *first], 1)
     idle = {name: round(used * 1e6) for name, used in (await costs.rest()).items()}
-    kinds_of = {way: {kind: await costs.of(ask, *given) for kind, given in kinds(count, tokens).items()}
-                for way, ask in ways.items()}
+    kinds_of = {
+        way: {kind: await costs.of(ask, *given) for kind, given in kinds(count, tokens).items()}
+        for way, ask in ways.items()
+    }
     return {"idle_us_per_s": idle, "ways": {way: with_chunks(found, tokens) for way, found in kinds_of.items()}}
 
 
 def with_chunks(found: dict[str, Any], tokens: int) -> dict[str, Any]:
-    """The figures with what one chunk costs: the difference of two lengths, of three times `tokens` chunks."""
-    short, long = found["miss"]["us"], found["miss, 4 times as long"]["us"]
-    chunk = {name: round((long[name] - short[name]) / (3 * tokens), 1) for name in long}
+    """The figures with what one chunk costs: the difference of two lengths."""
+    long, short = found[LONG]["us"], found[SHORT]["us"]
+    chunk = {name: round((long[name] - short[name]) / (tokens - tokens // 4), 1) for name in long}
     row = {"us": chunk, "total_us": round(sum(chunk.values()), 1), "per_core": None, "answers": {}}
     return {**found, "each chunk": row}
 
@@ -163,7 +166,10 @@ def with_chunks(found: dict[str, Any], tokens: int) -> dict[str, Any]:
 def table(found: dict[str, Any]) -> list[str]:
     """The figures as rows of Markdown."""
     names = list(found["idle_us_per_s"])
-    rows = ["| way, answer | " + " | ".join(names) + " | together | requests/s per core |", "|---|" + "---|" * (len(names) + 2)]
+    rows = [
+        "| way, answer | " + " | ".join(names) + " | together | requests/s per core |",
+        "|---|" + "---|" * (len(names) + 2),
+    ]
     for way, kinds_of in found["ways"].items():
         for kind, row in kinds_of.items():
             figures = [f"{row['us'][name]:,}" for name in names]
@@ -177,7 +183,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m loadtest.cost_per_request", description=__doc__)
     parser.add_argument("--data", type=Path, default=Path(".hasten"), help="where the embedding model is, or is put")
     parser.add_argument("--requests", type=int, default=200, help="of each kind; four times as many exact hits")
-    parser.add_argument("--tokens", type=int, default=16, help="of an answer")
+    parser.add_argument("--tokens", type=int, default=48, help="of an answer")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     found = asyncio.run(measure(given.data, given.requests, given.tokens))
