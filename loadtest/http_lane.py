@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -40,8 +40,7 @@ class _Connection(asyncio.Protocol):
         self.open = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)
 
     def ask(self, raw: bytes) -> asyncio.Future[Told]:
         """Sends a request; the answer comes when it is whole."""
@@ -93,13 +92,18 @@ class HttpLanes:
     async def post(self, path: str, body: Any) -> Told:
         """One exchange; raises ConnectionError and OSError."""
         raw = msgspec.json.encode(body)
-        head = (
-            f"POST {self._prefix}{path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n{self._head}"
-            f"Content-Type: application/json\r\nContent-Length: {len(raw)}\r\n\r\n"
-        )
+        more = f"Content-Type: application/json\r\nContent-Length: {len(raw)}\r\n"
+        return await self._exchange("POST", path, more, raw)
+
+    async def get(self, path: str) -> Told:
+        """Like `post`, without a body."""
+        return await self._exchange("GET", path, "", b"")
+
+    async def _exchange(self, method: str, path: str, more: str, raw: bytes) -> Told:
+        where = f"{method} {self._prefix}{path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
         lane = await self._lane()
         try:
-            told = await lane.ask(head.encode() + raw)
+            told = await lane.ask(f"{where}{self._head}{more}\r\n".encode() + raw)
         except BaseException:
             if lane.transport is not None:
                 lane.transport.abort()

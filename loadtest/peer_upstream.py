@@ -8,7 +8,7 @@ tokens, all at once; to a question that begins with `SLOWLY` they come `STEP_S` 
 import asyncio
 import sys
 import time
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -18,7 +18,7 @@ MODEL = "simulated"
 SLOWLY = "Slowly"
 STEP_S = 0.02
 _HEAD_END = b"\r\n\r\n"
-_EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+_EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
 _TOKENS = 8
 
 
@@ -77,8 +77,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self._raw += data
