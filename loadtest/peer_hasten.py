@@ -74,5 +74,3 @@ async def in_processes(upstream: str) -> AsyncIterator[Running]:
         yield Running(lanes=lanes, bus=system.bus, pids=pids)
         lanes.close()
         await system.leave("cache")
-
-

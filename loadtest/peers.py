@@ -11,7 +11,6 @@ whatever is compared runs on the last one, with all it starts, and who asks and 
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import platform
 import sys
@@ -180,7 +179,9 @@ class Comparison:
                 late = max((sample.late_ms for sample in samples), default=0.0)
                 whole = bool(times) and len(times) == len(samples)
                 kept = whole and added(times, direct).p99 <= SLOWEST_MS
-                say(f"{one.name}: {search.rate:.0f}/s {'kept' if kept else 'not kept'} (generator at most {late:.0f} ms late)")
+                say(
+                    f"{one.name}: {search.rate:.0f}/s {'kept' if kept else 'not kept'} (generator at most {late:.0f} ms late)"
+                )
                 search.tell(kept=kept)
                 await asyncio.sleep(0.5)
         for name, search in searches.items():
@@ -259,7 +260,9 @@ async def _hasten(
     up = "`hasten up`: all services in one process, NATS server and vector engines beside it"
     found = [
         Target(name="hasten gateway", what=f"{up}; exact cache", ask=over_http(one.lanes, cache=EXACT), pids=one.pids),
-        Target(name="hasten bus", what="the same over NATS; exact cache", ask=over_bus(one.bus, cache=EXACT), pids=one.pids),
+        Target(
+            name="hasten bus", what="the same over NATS; exact cache", ask=over_bus(one.bus, cache=EXACT), pids=one.pids
+        ),
     ]
     if only and "hasten" not in only:
         return found
@@ -302,7 +305,9 @@ async def run(given: argparse.Namespace) -> int:
     for row in found["rows"]:
         if "failed" not in row and not row["name"].startswith(("hasten", DIRECT)):
             worse = behind(found["rows"], "hasten gateway", row["name"])
-            print(f"\nhasten's gateway against {row['name']}: " + ("ahead everywhere" if not worse else "; ".join(worse)))
+            print(
+                f"\nhasten's gateway against {row['name']}: " + ("ahead everywhere" if not worse else "; ".join(worse))
+            )
     if given.json:
         given.json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     if given.html:
@@ -316,7 +321,9 @@ def main() -> int:
     """Reads the options."""
     parser = argparse.ArgumentParser(prog="python -m loadtest.peers", description=__doc__)
     parser.add_argument("--data", type=Path, default=Path(".hasten/peers"), help="where gateways are installed")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="some of litellm, mlflow, portkey, hasten")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="NAME", help="some of litellm, mlflow, portkey, hasten"
+    )
     parser.add_argument("--rounds", type=int, default=Sizes().rounds)
     parser.add_argument("--steps", type=int, default=Sizes().steps, help="tries for the rate of each")
     parser.add_argument("--seconds", type=float, default=Sizes().seconds, help="of a try")

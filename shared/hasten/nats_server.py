@@ -62,8 +62,9 @@ class NatsServer:
 
     @property
     def pid(self) -> int:
-        """The id of its process, 0 when it does not run."""
-        return 0 if self._process is None else self._process.pid
+        """The id of its process, while it runs."""
+        assert self._process is not None
+        return self._process.pid
 
     async def start(self, timeout_s: float = 10.0) -> Self:
         """Returns when the server accepts connections; raises ServerMissing when it cannot start."""
