@@ -2,10 +2,12 @@
 
 nats-py writes the PING of a flush before pending messages, so only the second one is behind them. Its reading loop ends
 for good on a subject that is not UTF-8 or on a malformed header, which any client may send. It hands every message to a
-task of its own to write it and to another one to read it: here a message goes to the socket's buffer at once, and is
-given to whoever hears it as it is cut out of what was read (`loadtest.cost_per_request` has what that saves).
+task of its own to write it and to another one to read it: here what is published in one turn of the loop goes to the
+socket together, at its end, and a message is given to whoever hears it as it is cut out of what was read
+(`loadtest.cost_per_request` has what that saves).
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -28,31 +30,52 @@ class Connection(Client):
         super().__init__()
         self._heard: dict[int, Callable[[Msg], None]] = {}
         self._ps = WireParser(self, self._deliver)
+        self._out: list[bytes] = []
+        self._out_size = 0
 
     async def publish(
         self, subject: str, payload: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
         """Publishes a message; raises errors of nats-py."""
-        if self._written_at_once(subject, payload, reply, headers):
+        if self._takes(subject, payload, reply) and (raw := publication(subject, reply, payload, headers)) is not None:
+            if not self._out:
+                asyncio.get_running_loop().call_soon(self._write_out)
+            self._out.append(raw)
+            self._out_size += len(raw)
             self.stats["out_msgs"] += 1
             self.stats["out_bytes"] += len(payload)
         else:
+            self._write_out()
             await super().publish(subject, payload, reply, headers)
 
-    def _written_at_once(self, subject: str, payload: bytes, reply: str, headers: dict[str, str] | None) -> bool:
-        """Whether the message is in the socket's buffer now: nothing waits, and it needs no second look."""
-        if self._status != Client.CONNECTED or self._pending or len(payload) > self._max_payload:
+    def _takes(self, subject: str, payload: bytes, reply: str) -> bool:
+        """Whether a message may be written with the others of this turn: nothing waits, and it needs no second look."""
+        if self._pending or len(payload) > self._max_payload or self._out_size > UNWRITTEN:
             return False
         if not subject or not _SPACES.isdisjoint(subject) or not _SPACES.isdisjoint(reply):
             return False
+        return self._writer() is not None
+
+    def _writer(self) -> asyncio.StreamWriter | None:
+        """The socket, if it is connected and not full."""
         transport = self._transport
-        writer = transport._io_writer if isinstance(transport, TcpTransport) else None
+        if self._status != Client.CONNECTED or not isinstance(transport, TcpTransport):
+            return None
+        writer = transport._io_writer
         if writer is None or writer.transport.is_closing() or writer.transport.get_write_buffer_size() > UNWRITTEN:
-            return False
-        if (raw := publication(subject, reply, payload, headers)) is None:
-            return False
-        writer.write(raw)
-        return True
+            return None
+        return writer
+
+    def _write_out(self) -> None:
+        """Writes what was published in this turn, or has it wait where nothing can be written now."""
+        if not self._out:
+            return
+        out, size, self._out, self._out_size = self._out, self._out_size, [], 0
+        if (writer := self._writer()) is not None:
+            writer.write(b"".join(out))
+        else:
+            self._pending[:0] = out
+            self._pending_data_size += size
 
     def _build_message(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
@@ -97,12 +120,14 @@ class Connection(Client):
 
     async def flush(self, timeout: int = DEFAULT_FLUSH_TIMEOUT) -> None:
         """Returns when the server has handled everything of ours so far."""
+        self._write_out()
         await super().flush(timeout)
         await super().flush(timeout)
 
     def drop_pending(self) -> int:
         """Gives up what has not been written and returns its bytes; closing would write it to a dead socket."""
-        left, self._pending, self._pending_data_size = self.pending_data_size, [], 0
+        left, self._pending, self._pending_data_size = self.pending_data_size + self._out_size, [], 0
+        self._out, self._out_size = [], 0
         return left + self._unwritten()
 
     def _unwritten(self) -> int:
