@@ -1,6 +1,7 @@
 """The ASGI application: which path is answered by what, how errors look, and how many requests are let in."""
 
 import contextlib
+from collections.abc import Iterable
 
 import msgspec
 from starlette.applications import Starlette
@@ -53,8 +54,10 @@ async def _on_bug(request: Request, error: Exception) -> Response:
     return error_response(failure, request.scope)
 
 
-def build_app(chat: Chat, embeddings: Embeddings, catalogue: Catalogue, health: Health, *, limit: int) -> "Door":
-    """The application, of which at most `limit` requests are let in at once."""
+def build_app(
+    chat: Chat, embeddings: Embeddings, catalogue: Catalogue, health: Health, *, limit: int, more: Iterable[Route] = ()
+) -> "Door":
+    """The application with `more` routes, of which at most `limit` requests are let in at once."""
     routes = [
         Route("/v1/chat/completions", chat, methods=["POST"]),
         Route("/v1/embeddings", embeddings, methods=["POST"]),
@@ -63,11 +66,12 @@ def build_app(chat: Chat, embeddings: Embeddings, catalogue: Catalogue, health: 
         Route("/healthz", health.healthz),
         Route("/readyz", health.readyz),
         Route("/metrics", health.metrics),
+        *more,
     ]
     handlers = {Failed: _on_failed, HTTPException: _on_http, Exception: _on_bug}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
-    return Door(app, limit, frozenset(route.path.partition("{")[0].rstrip("/") for route in routes))
+    return Door(app, limit, frozenset(route.path.partition("{")[0].rstrip("/") or "/" for route in routes))
 
 
 class Door:
@@ -104,4 +108,4 @@ class Door:
         """The route of a path, as metrics and spans have it: any that we do not serve is `other`."""
         if path in self._paths:
             return path
-        return "/v1/models" if path.startswith("/v1/models/") else "other"
+        return next((known for known in ("/v1/models", "/page") if path.startswith(f"{known}/")), "other")

@@ -4,7 +4,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from hasten.bus import Bus
-from hasten.gateway.access import tenant_of
+from hasten.gateway.access import caller_of
 from hasten.gateway.body import Gone, read_object
 from hasten.gateway.domain import ask_of, request_id_of
 from hasten.gateway.exchange import Exchange
@@ -34,7 +34,7 @@ class Chat:
         """Answers one request; raises Failed while nothing has been sent."""
         headers = Headers(scope=scope)
         scope[REQUEST_ID] = request_id = request_id_of(headers) or random_id()
-        tenant = tenant_of(headers, self._keys)
+        tenant = caller_of(headers, self._keys).tenant
         limit, timeout_s = self._settings.max_body_bytes, self._settings.read_timeout_s
         try:
             plain = await read_object(headers, receive, limit=limit, timeout_s=timeout_s)

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
-from hasten.gateway.access import tenant_of
+from hasten.gateway.access import caller_of
 from hasten.gateway.body import Gone, read_object
 from hasten.gateway.domain import check_tenant
 from hasten.gateway.settings import Settings
@@ -105,7 +105,7 @@ class Embeddings:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request; raises Failed."""
         headers = Headers(scope=scope)
-        tenant = tenant_of(headers, self._keys)
+        tenant = caller_of(headers, self._keys).tenant
         limit, timeout_s = self._settings.max_body_bytes, self._settings.read_timeout_s
         try:
             plain = await read_object(headers, receive, limit=limit, timeout_s=timeout_s)
