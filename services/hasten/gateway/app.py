@@ -16,6 +16,7 @@ from hasten.gateway.embeddings import Embeddings
 from hasten.gateway.errors import error_headers, error_object, status_of
 from hasten.gateway.health import Health
 from hasten.gateway.models import Catalogue
+from hasten.gateway.rates import HEADERS as RATES
 from hasten.limit import Limit
 from hasten.messages.failure import Failed, Failure
 from hasten.telemetry import counter, gauge, logger, where
@@ -88,6 +89,8 @@ class Door:
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _responses.labels(path, message["status"]).inc()
+                rates = [(name.encode(), value.encode()) for name, value in scope.get(RATES, {}).items()]
+                message = {**message, "headers": [*message.get("headers", ()), *rates]}
             await send(message)
 
         limited = path.startswith("/v1/")

@@ -9,6 +9,7 @@ from hasten.gateway.embeddings import Embeddings
 from hasten.gateway.face import Face
 from hasten.gateway.health import Health
 from hasten.gateway.models import Catalogue
+from hasten.gateway.rates import Rates
 from hasten.gateway.server import HttpServer
 from hasten.gateway.settings import Settings
 from hasten.gateway.traced import traced
@@ -21,8 +22,9 @@ class Gateway:
 
     def __init__(self, bus: Bus, settings: Settings, keys: KeyRing) -> None:
         self._keys = keys
-        self._chat = Chat(bus, settings, keys)
-        embeddings, catalogue = Embeddings(bus, settings, keys), Catalogue(bus, keys)
+        self._rates = Rates(bus)
+        self._chat = Chat(bus, settings, keys, self._rates)
+        embeddings, catalogue = Embeddings(bus, settings, keys, self._rates), Catalogue(bus, keys)
         self._face = Face(bus, settings, keys)
         more = self._face.routes
         self._app = build_app(self._chat, embeddings, catalogue, Health(bus), limit=settings.max_requests, more=more)
@@ -62,6 +64,7 @@ class Gateway:
         self._face.end()
         await self._http.close()
         await self._face.close()
+        await self._rates.close()
         await self._keys.close()
         await self.service.close()
 
