@@ -33,7 +33,7 @@ help:
 	@echo 'make test-clients  OpenAI clients of others, unmodified; needs Node 20, 1.8 GB once, three minutes'
 	@echo 'make check   format, lint, types, imports, generated docs; under 20 s'
 	@echo 'make format  put the format right'
-	@echo 'make docs    write docs/asyncapi.json anew'
+	@echo 'make docs    write docs/asyncapi.json and docs/metrics.md anew'
 	@echo 'make clean   remove .venv, caches and the data folder'
 
 setup: $(VENV)/.done
@@ -102,6 +102,7 @@ check: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m hasten.asyncapi --check
+	@$(BIN)/python -m hasten.metrics --check
 
 format: setup
 	@$(BIN)/ruff format .
@@ -109,6 +110,7 @@ format: setup
 
 docs: setup
 	@$(BIN)/python -m hasten.asyncapi
+	@$(BIN)/python -m hasten.metrics
 
 clean:
 	@rm -rf $(VENV) $(CDC) $(VLLM) $(CLIENTS) $(DATA) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -62,6 +62,8 @@ class Bus:
         self._telling: set[asyncio.Task[None]] = set()
         self._outage = Outage()
         self.js = client.jetstream(timeout=5)
+        self.heard: dict[tuple[str, str], list[Subscription]] = {}
+        """The subscriptions of its services, by service and topic."""
         self.tracing: Tracing | None = None
         """Where its process makes spans, and takes their context along."""
 
@@ -77,7 +79,7 @@ class Bus:
             nonlocal last
             last = error
             if isinstance(error, nats.errors.SlowConsumerError):
-                _dropped.labels(error.sub.subject).inc()
+                _dropped.labels(_without_ids(error.sub.subject)).inc()
             if connected:
                 log.warning("connection: %s", type(error).__name__)
             elif cancelled():
@@ -372,6 +374,11 @@ class Bus:
         with contextlib.suppress(OSError):
             await self._client.close()
         return left
+
+
+def _without_ids(subject: str) -> str:
+    """What a metric calls a subscription: an inbox is a new one at every start, and so is a replica or a worker."""
+    return INBOX if subject.startswith(INBOX) else ".".join(subject.split(".")[:3])
 
 
 def _push(stream: Stream, topic: Topic, msg: Msg) -> None:

@@ -220,8 +220,8 @@ async def run_service(service: str, options: Options) -> int:
         bus.tracing = tracing
         try:
             unit = build(service, bus, config, table=table, data=str(data), model=options.model)
-            if options.metrics:
-                serve_metrics(options.metrics)
+            if metrics := options.metrics or os.environ.get("HASTEN_METRICS"):
+                serve_metrics(metrics)
             code = await serve(Runtime([{service: unit}]), stop, ready=lambda: _ready(service, url, unit), file=file)
         finally:
             lost = await bus.close()
@@ -253,5 +253,5 @@ def main(service: str) -> None:
     parser.add_argument("--data", metavar="DIR", type=Path, help="the folder for what the service keeps")
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings in TOML")
     parser.add_argument("--model", metavar="NAME", help="which model of the table a worker runs")
-    parser.add_argument("--metrics", metavar="HOST:PORT", help="expose metrics for Prometheus")
+    parser.add_argument("--metrics", metavar="HOST:PORT", help="expose metrics for Prometheus (else HASTEN_METRICS)")
     sys.exit(launch(service, Options(**vars(parser.parse_args()))))

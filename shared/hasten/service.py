@@ -29,10 +29,14 @@ log = logger("service")
 OVERTAKING_S = 0.01
 """A CANCEL sent right behind its request comes by another subscription and is mostly heard first."""
 _requests = counter("requests_total", "Requests heard, by outcome", "service", "topic", "outcome")
-_pending = gauge("bus_pending_messages", "Messages read and not yet looked at, by subscription", "service", "subject")
-_pending_bytes = gauge("bus_pending_bytes", "Bytes of these messages, by subscription", "service", "subject")
+_pending = gauge(
+    "bus_pending_messages", "Messages read and not yet looked at, by the topic's subjects", "service", "subject"
+)
+_pending_bytes = gauge("bus_pending_bytes", "Bytes of these messages", "service", "subject")
 _active = gauge("requests_active", "Requests being handled", "service", "topic")
-_seconds = histogram("request_seconds", "Time from hearing a request to its last reply", "service", "topic")
+_info = gauge("build_info", "1 for each service that runs in this process", "service", "version")
+_connected = gauge("bus_connected", "1 while the connection to NATS is there", "service")
+_seconds = histogram("request_duration_seconds", "Time from hearing a request to its last reply", "service", "topic")
 
 
 Handler = Callable[[Any, Call], Awaitable[Any]]
@@ -86,7 +90,7 @@ class Service:
         self.report = report or dict
         self._told = on_cancel
         self._heard: list[_Heard] = []
-        self._listeners: list[tuple[str, Callable[[Msg], Awaitable[None]]]] = []
+        self._listeners: list[tuple[Topic, str, Callable[[Msg], Awaitable[None]]]] = []
         self._hearing: list[Subscription] = []
         self._hearing_last: list[Subscription] = []
         self._listening: list[Subscription] = []
@@ -127,7 +131,7 @@ class Service:
             except Exception as error:
                 log.error("%s: the listener of %s failed: %s", self.name, topic.name, where(error))
 
-        self._listeners.append((topic.narrowed(**tokens), receive))
+        self._listeners.append((topic, topic.narrowed(**tokens), receive))
 
     @property
     def active(self) -> int:
@@ -148,15 +152,21 @@ class Service:
             self.listen(STOP, self._on_cancel, **({} if hearer is None else {"hearer": hearer}))
         for heard in self._heard:
             subscription = await self.bus.hear(heard.subject, self._receiver(heard), queue=heard.topic.queue or "")
-            (self._hearing_last if heard.last else self._hearing).append(self._shown(subscription))
-        for subject, receive in self._listeners:
-            self._listening.append(self._shown(await self.bus.subscribe(subject, receive)))
+            (self._hearing_last if heard.last else self._hearing).append(self._shown(subscription, heard.topic))
+        for topic, subject, receive in self._listeners:
+            self._listening.append(self._shown(await self.bus.subscribe(subject, receive), topic))
+        _info.labels(self.name, self.version).set(1)
+        _connected.labels(self.name).set_function(lambda: self.bus.connected)
         self._listening += await answer_discovery(self)
         await self.bus.flush()
 
-    def _shown(self, subscription: Subscription) -> Subscription:
-        _pending.labels(self.name, subscription.subject).set_function(lambda: subscription.pending_msgs)
-        _pending_bytes.labels(self.name, subscription.subject).set_function(lambda: subscription.pending_bytes)
+    def _shown(self, subscription: Subscription, topic: Topic) -> Subscription:
+        """By the topic, whose subjects hold ids of replicas and workers: every start would add series."""
+        alike = self.bus.heard.setdefault((self.name, topic.pattern), [])
+        alike.append(subscription)
+        labels = (self.name, topic.pattern)
+        _pending.labels(*labels).set_function(lambda: sum(one.pending_msgs for one in alike))
+        _pending_bytes.labels(*labels).set_function(lambda: sum(one.pending_bytes for one in alike))
         return subscription
 
     @property

@@ -17,7 +17,7 @@ from hasten.gateway.rates import Rates
 from hasten.gateway.server import HttpServer
 from hasten.gateway.settings import Settings
 from hasten.gateway.socket import Socket
-from hasten.gateway.traced import Traced
+from hasten.gateway.traced import traced
 from hasten.keys import KeyRing
 from hasten.messages.streamed import TAKEN, Taken
 from hasten.service import Service
@@ -38,9 +38,8 @@ class Gateway:
         streams = EventStream(self._native, settings, keys)
         more = [*self._face.routes, *streams.routes, *self._socket.routes]
         self._app = build_app(self._chat, embeddings, catalogue, Health(bus), limit=settings.max_requests, more=more)
-        app = self._app if bus.tracing is None else Traced(self._app, bus.tracing, self._app.label)
         self._http = HttpServer(
-            open_to(app, settings.cors_origins),
+            open_to(traced(self._app, bus.tracing), settings.cors_origins),
             settings.http,
             settings.write_timeout_s,
             max_body_bytes=settings.max_body_bytes,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hasten.gateway.app import Door
 from hasten.tracing import TRACE_HEADERS, Tracing
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -39,6 +40,11 @@ class Traced:
             span.end(type(error).__name__)
             raise
         span.end(str(status) if status >= 500 else None)
+
+
+def traced(app: Door, tracing: Tracing | None) -> ASGIApp:
+    """The application, with spans where there are traces."""
+    return app if tracing is None else Traced(app, tracing, app.label)
 
 
 def _context_of(scope: Scope) -> dict[str, str]:
