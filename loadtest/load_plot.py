@@ -65,6 +65,9 @@ def curve_plot(found: Found, ttft_ms: float) -> Plot:
         for name in ("p50", "p95", "p99"):
             times = [getattr(point.summary.ttft_ms, name) for point in points]
             axes.plot(rates, times, marker="o", markersize=4, label=name.upper(), linewidth=1.5)
+        if late := [point.summary for point in points if point.summary.invalid]:
+            at, times = [one.asked_per_s for one in late], [one.ttft_ms.p99 for one in late]
+            axes.plot(at, times, "x", color=COLOURS[7], markersize=9, label="the generator was late")
         axes.axhline(ttft_ms, linestyle="--", linewidth=1, color=COLOURS[7], label=f"bound, {ttft_ms:g} ms")
         if found.best is not None:
             axes.axvline(found.best.summary.asked_per_s, linestyle=":", linewidth=1, color=COLOURS[5])

@@ -47,4 +47,4 @@ def machine() -> Machine:
     """This one, now."""
     cores = len(psutil.Process().cpu_affinity() or [])
     load = round(psutil.getloadavg()[0], 1)
-    return Machine(cores=cores, load=load, system=platform.platform(terse=True), python=platform.python_version())
+    return Machine(cores=cores, load=load, system=platform.system(), python=platform.python_version())

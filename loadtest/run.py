@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from hasten.address import without_secret
 from hasten.bus import Unreachable
 from hasten.nats_server import ServerMissing
 from hasten.run import run_loop, say
@@ -23,10 +24,10 @@ from loadtest.own_system import Target, own_system
 from loadtest.result import Result, machine
 from loadtest.runner import Runner
 from loadtest.scenario import Scenario, load
-from loadtest.search import search
+from loadtest.search import Point, search
 from loadtest.summary import summary
 from loadtest.trace_prompt import answering
-from loadtest.written_report import lines, report
+from loadtest.written_report import lines, point_line, report
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,13 +52,17 @@ async def measured(scenario: Scenario, options: Options) -> Result:
         samples, busy = await runner.run(options.multiple)
         found, bound = None, scenario.bound
         if bound is not None and not options.no_search:
-            found = await search(
-                lambda multiple: runner.at(multiple, bound), most=bound.most, steps=bound.steps, first=bound.first
-            )
+
+            async def at(multiple: float) -> Point:
+                point = await runner.at(multiple, bound)
+                say(point_line(point))
+                return point
+
+            found = await search(at, most=bound.most, steps=bound.steps, first=bound.first)
     return Result(
         name=options.scenario.stem,
         about=scenario.about,
-        command=_command(options),
+        command=told(options),
         seed=options.seed,
         machine=machine(),
         scenario=scenario,
@@ -84,16 +89,19 @@ async def _target(scenario: Scenario, options: Options) -> AsyncIterator[Target]
             yield target
 
 
-def _command(options: Options) -> str:
-    more = [f"--against {options.against}"] if options.against else []
-    more += [f"--data {options.data}"] if options.data else []
+def told(options: Options) -> str:
+    """As it would be given elsewhere: folders of this machine are no part of a report."""
+    named, here = options.scenario.resolve(), Path.cwd()
+    scenario = named.relative_to(here) if named.is_relative_to(here) else Path(named.name)
+    more = [f"--against {without_secret(options.against)}"] if options.against else []
+    more += ["--data DIR"] if options.data else []
     more += [f"--multiple {options.multiple:g}"] if options.multiple != 1 else []
     more += ["--no-search"] if options.no_search else []
-    return " ".join(["python -m loadtest.run", str(options.scenario), *more, f"--seed {options.seed}"])
+    return " ".join(["python -m loadtest.run", str(scenario), *more, f"--seed {options.seed}"])
 
 
-async def carried_out(options: Options) -> int:
-    """Runs the command; 1 for a run that is not valid."""
+async def ran(options: Options) -> Result:
+    """Runs the scenario and writes its two files; raises SettingsError for what a person can put right."""
     scenario = load(options.scenario)
     scheme = options.against.partition("://")[0]
     if options.against and scheme not in ("nats", "http", "https"):
@@ -107,8 +115,14 @@ async def carried_out(options: Options) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / f"{result.name}.json").write_bytes(result.plain())
     (options.out / f"{result.name}.html").write_text(report(result))
-    print("\n".join(lines(result)))
     say(f"written: {options.out / result.name}.html and .json")
+    return result
+
+
+async def carried_out(options: Options) -> int:
+    """Runs the command; 1 for a run that is not valid."""
+    result = await ran(options)
+    print("\n".join(lines(result)))
     return 1 if result.summary.invalid else 0
 
 

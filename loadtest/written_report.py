@@ -9,7 +9,7 @@ from loadtest.html_report import Part, Table, Words, page, shown
 from loadtest.load_plot import cost_plot, curve_plot, distribution_plot, waterfall_plot
 from loadtest.result import Result
 from loadtest.sample import Sample
-from loadtest.search import Found
+from loadtest.search import Found, Point
 from loadtest.summary import Group, Spread, Summary
 from loadtest.toml_text import written
 from loadtest.waterfall import waterfall
@@ -98,12 +98,24 @@ def _curve(found: Found) -> Table:
             point.summary.ttft_ms.p95,
             point.summary.ttft_ms.p99,
             _percent(point.within),
-            "held" if point.held else "the generator was late" if point.summary.invalid else "broken",
+            verdict(point),
             point.summary.late_ms.p99,
         ]
         for point in found.points
     ]
     return Table(title="Rates that were tried", columns=columns, rows=rows)
+
+
+def verdict(point: Point) -> str:
+    """What became of the bound at a point."""
+    return "held" if point.held else "the generator was late" if point.summary.invalid else "broken"
+
+
+def point_line(point: Point) -> str:
+    """A point for a terminal."""
+    found = point.summary
+    times = f"first token P50 {shown(found.ttft_ms.p50)}, P99 {shown(found.ttft_ms.p99)} ms, {found.failed} failed"
+    return f"×{point.multiple:g}: {found.asked_per_s:g} requests a second, {times}: {verdict(point)}"
 
 
 def _busy(result: Result) -> Table:

@@ -8,7 +8,7 @@ import pytest
 
 from hasten.settings import SettingsError
 from loadtest.own_system import own_system
-from loadtest.run import Options, carried_out
+from loadtest.run import Options, carried_out, told
 from loadtest.runner import Runner
 from loadtest.scenario import Scenario, read
 from loadtest.summary import summary
@@ -88,3 +88,9 @@ async def test_the_same_scenario_is_asked_over_the_bus_and_over_http() -> None:
 async def test_a_target_that_is_not_one_is_refused(path: Path) -> None:
     with pytest.raises(SettingsError, match="--against must be"):
         await carried_out(Options(scenario=path, against="localhost:4222"))
+
+
+def test_a_report_tells_neither_secrets_nor_folders_of_this_machine(tmp_path: Path) -> None:
+    given = Options(scenario=tmp_path / "x.toml", against="nats://someone:secret@host:4222", data=tmp_path, multiple=2)
+    said = told(given)
+    assert said == "python -m loadtest.run x.toml --against nats://host:4222 --data DIR --multiple 2 --seed 1"
