@@ -3,7 +3,7 @@
 import msgspec
 
 from loadtest.before_after_row import Row
-from loadtest.html_report import Part, Plot, Table, canvas, drawn, page, shown
+from loadtest.html_report import Part, Plot, Table, Words, canvas, drawn, page, shown
 from loadtest.stages import Stack
 
 LEAD = (
@@ -137,7 +137,7 @@ def _shares(report: Report) -> Table:
         "evidence",
         "simple to small",
         "hard to large",
-        "late P99",
+        "generator late P99",
     )
     full = {one.repeats: one.rate for one in report.saturated}
     rows = [
@@ -153,7 +153,7 @@ def _shares(report: Report) -> Table:
     ]
     return Table(
         title="By the share of repeated questions",
-        columns=(*columns, *rest, "generator late P99"),
+        columns=(*columns, *rest),
         rows=rows,
         note="In the row by label (35%) each hard question goes to the large model and each simple one to the small.",
     )
@@ -240,6 +240,8 @@ def page_of(report: Report) -> str:
     """The HTML file."""
     parts: list[Part] = list(tables(report))
     parts.insert(2, _plot(report))
+    command = f"python -m loadtest.before_after --data DIR --stack {report.stack.name} --out DIR"
+    parts.append(Words(title="The command", text=command))
     return page(f"Before and after, stack {report.stack.name}", LEAD, parts)
 
 
