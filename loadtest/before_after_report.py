@@ -224,16 +224,25 @@ def _levers(report: Report) -> Table:
     )
 
 
-def show(report: Report) -> None:
-    """Prints the tables."""
-    print(LEAD)
-    for table in tables(report):
-        print(f"\n{table.title}\n")
-        print("| " + " | ".join(table.columns) + " |\n|" + "---|" * len(table.columns))
-        for cells in table.rows:
-            print("| " + " | ".join(map(shown, cells)) + " |")
-        if table.note:
-            print(f"\n{table.note}")
+def markdown(report: Report) -> str:
+    """The tables."""
+    return "\n\n".join(map(_marked_down, tables(report)))
+
+
+def _marked_down(table: Table) -> str:
+    lines = [table.columns, ["---"] * len(table.columns), *([shown(cell) for cell in cells] for cells in table.rows)]
+    rows = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return f"### {table.title}\n\n{rows}" + (f"\n\n{table.note}" if table.note else "")
+
+
+def filled(text: str, report: Report) -> str:
+    """A page of documentation with the tables between the marks of this stack; raises ValueError without marks."""
+    begin, end = f"<!-- stack {report.stack.name} -->\n", f"<!-- end of stack {report.stack.name} -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"there is no place for the tables: put {begin.strip()} and {end} into the page")
+    return f"{before}{begin}\n{markdown(report)}\n\n{end}{after}"
 
 
 def page_of(report: Report) -> str:

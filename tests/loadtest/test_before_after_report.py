@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from loadtest.before_after import BOUNDS, naive_rate
-from loadtest.before_after_report import LEAD, Bound, Report, Step, page_of, show, tables
+from loadtest.before_after_report import LEAD, Bound, Report, Step, filled, page_of, tables
 from loadtest.before_after_row import Row, Spread, spread
 from loadtest.stages import FIRST, STACKS
 
@@ -36,10 +36,8 @@ def step(rate: float, ttft_p95: float, failed: int = 0) -> Step:
     return Step(rate=rate, ttft_p95=ttft_p95, ttft_p99=ttft_p95, total_p95=2 * ttft_p95, failed=failed)
 
 
-def test_the_first_line_says_what_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_line_says_what_is_simulated() -> None:
     found = report(step(3.0, 300.0))
-    show(found)
-    assert capsys.readouterr().out.startswith(LEAD)
     page = page_of(found)
     assert page.index(LEAD) < page.index("<h1>")
     assert "http" not in page.replace("http-equiv", "")
@@ -71,3 +69,13 @@ def test_no_naive_request_is_faster_than_its_stages() -> None:
 def test_percentiles_are_by_the_nearest_rank() -> None:
     assert spread([float(at) for at in range(1, 101)]) == Spread(count=100, p50=50.0, p95=95.0, p99=99.0)
     assert spread([]) == Spread(count=0)
+
+
+def test_a_page_gets_the_tables_of_its_stack_each_time_anew() -> None:
+    text = "Above.\n<!-- stack 1 -->\nold\n<!-- end of stack 1 -->\nBelow."
+    once = filled(text, report(step(3.0, 300.0)))
+    assert once.startswith("Above.\n<!-- stack 1 -->\n\n### Headline, stack 1\n\n|  | naive | hasten | times |\n")
+    assert once.endswith("\n<!-- end of stack 1 -->\nBelow.")
+    assert filled(once, report(step(3.0, 300.0))) == once
+    with pytest.raises(ValueError, match="no place for the tables"):
+        filled("no marks", report())
