@@ -5,7 +5,8 @@
 Only the models are simulated, and in the naive pipeline its stages, pinned to the published times. In hasten everything
 really runs: NATS, embedder, retriever, cache with its guards, router, compressor, and a worker per model in front of a
 provider with a fixed number of slots for both models and for either system. The slots are few, so that the provider is
-what limits both, and not the processors of this machine. `--out` writes before-and-after-<stack>.html and .json.
+what limits both, and not the processors of this machine. `--out` writes before-and-after-<stack>.html and .json,
+and `--page docs/before-and-after.md` puts the tables there.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import msgspec
 from hasten.compressor.hf_tokenizer import HfTokenizer
 from hasten.messages.chat import Turn
 from loadtest.arrivals import poisson
-from loadtest.before_after_report import LEAD, Bound, Report, Step, page_of, show
+from loadtest.before_after_report import LEAD, Bound, Report, Step, filled, markdown, page_of
 from loadtest.before_after_row import Row, row
 from loadtest.before_after_run import AskFor, at_moments, hasten_asks, naive_asks, saturated, steady_rate
 from loadtest.naive import Naive, WholePrompt, waits_ms
@@ -146,15 +147,19 @@ async def naive_rows(bench: Bench, prompts: dict[str, list[Turn]], weights: Path
 
 
 def naive_rate(stack: Stack, bound_ms: float) -> float:
-    """The most requests a second whose P95 is within a bound, in steps of a hundredth; exact, as no stage varies."""
-    best = 0.0
-    for step in range(1, 100):
+    """The most requests a second whose P95 is within a bound, in steps of a hundredth of what saturates it; exact, as
+    no stage varies."""
+
+    def within(step: int) -> bool:
         rate = step / 100 * 1000 * SLOTS / stack.total_ms
         taken = sorted(waits_ms(poisson(rate, COMPUTED_S, SEED), SLOTS, stack.total_ms))
-        if taken[int(0.95 * len(taken))] > bound_ms + 0.01:
-            break
-        best = rate
-    return best
+        return taken[int(0.95 * len(taken))] <= bound_ms + 0.01
+
+    fits, beyond = 0, 100
+    while beyond - fits > 1:
+        middle = (fits + beyond) // 2
+        fits, beyond = (middle, beyond) if within(middle) else (fits, middle)
+    return fits / 100 * 1000 * SLOTS / stack.total_ms
 
 
 async def levers(bench: Bench, url: str, plain: Setup) -> list[Row]:
@@ -250,6 +255,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a few requests: shows that it works, measures little")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--out", type=Path, help="a folder for the HTML and JSON reports")
+    parser.add_argument("--page", type=Path, help="a page of documentation to put the tables into")
     given = parser.parse_args()
     size = QUICK if given.quick else Size()
     try:
@@ -272,10 +278,9 @@ def main() -> int:
         name = f"before-and-after-{given.stack}"
         (given.out / f"{name}.json").write_text(plain + "\n")
         (given.out / f"{name}.html").write_text(page_of(report))
-    if given.json:
-        print(plain)
-    else:
-        show(report)
+    if given.page:
+        given.page.write_text(filled(given.page.read_text(), report))
+    print(plain if given.json else f"{LEAD}\n\n{markdown(report)}")
     return 0
 
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from loadtest.before_after_row import Row
-from loadtest.html_report import Part, Plot, Table, canvas, drawn, page, shown
+from loadtest.html_report import Part, Plot, Table, Words, canvas, drawn, page, shown
 from loadtest.stages import Stack
 
 LEAD = (
@@ -137,7 +137,7 @@ def _shares(report: Report) -> Table:
         "evidence",
         "simple to small",
         "hard to large",
-        "late P99",
+        "generator late P99",
     )
     full = {one.repeats: one.rate for one in report.saturated}
     rows = [
@@ -153,7 +153,7 @@ def _shares(report: Report) -> Table:
     ]
     return Table(
         title="By the share of repeated questions",
-        columns=(*columns, *rest, "generator late P99"),
+        columns=(*columns, *rest),
         rows=rows,
         note="In the row by label (35%) each hard question goes to the large model and each simple one to the small.",
     )
@@ -224,22 +224,33 @@ def _levers(report: Report) -> Table:
     )
 
 
-def show(report: Report) -> None:
-    """Prints the tables."""
-    print(LEAD)
-    for table in tables(report):
-        print(f"\n{table.title}\n")
-        print("| " + " | ".join(table.columns) + " |\n|" + "---|" * len(table.columns))
-        for cells in table.rows:
-            print("| " + " | ".join(map(shown, cells)) + " |")
-        if table.note:
-            print(f"\n{table.note}")
+def markdown(report: Report) -> str:
+    """The tables."""
+    return "\n\n".join(map(_marked_down, tables(report)))
+
+
+def _marked_down(table: Table) -> str:
+    lines = [table.columns, ["---"] * len(table.columns), *([shown(cell) for cell in cells] for cells in table.rows)]
+    rows = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return f"### {table.title}\n\n{rows}" + (f"\n\n{table.note}" if table.note else "")
+
+
+def filled(text: str, report: Report) -> str:
+    """A page of documentation with the tables between the marks of this stack; raises ValueError without marks."""
+    begin, end = f"<!-- stack {report.stack.name} -->\n", f"<!-- end of stack {report.stack.name} -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"there is no place for the tables: put {begin.strip()} and {end} into the page")
+    return f"{before}{begin}\n{markdown(report)}\n\n{end}{after}"
 
 
 def page_of(report: Report) -> str:
     """The HTML file."""
     parts: list[Part] = list(tables(report))
     parts.insert(2, _plot(report))
+    command = f"python -m loadtest.before_after --data DIR --stack {report.stack.name} --out DIR"
+    parts.append(Words(title="The command", text=command))
     return page(f"Before and after, stack {report.stack.name}", LEAD, parts)
 
 
