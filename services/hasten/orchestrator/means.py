@@ -14,13 +14,14 @@ from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.meter import Tools
 from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.settings import Settings
+from hasten.orchestrator.verification.checks import Checks
 
 OnPrompt = Callable[[Flight, Compressed, Answer, Tools], None]
 
 
 class Means(msgspec.Struct, frozen=True, kw_only=True):
     """`on_prompt` is called with the prompt of each answer that was generated; `hedges` is the budget for second
-    attempts, and `guard` has the rules on what is shown."""
+    attempts, and `guard` has the rules on what is shown, and `checks` are of whole answers."""
 
     bus: Bus
     settings: Settings
@@ -28,6 +29,7 @@ class Means(msgspec.Struct, frozen=True, kw_only=True):
     recent: Recent
     hedges: Hedges
     guard: Guard
+    checks: Checks
     on_prompt: OnPrompt
 
     def epoch(self, tenant: str) -> str:

@@ -34,6 +34,7 @@ from hasten.orchestrator.results import Results
 from hasten.orchestrator.seat import Seats
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.share import Share
+from hasten.orchestrator.verification.checks import Checks
 from hasten.service import Call, Service
 
 CALLERS_FAULT = frozenset({"bad_request", "unsupported", "context_overflow", "model_not_found", "too_large"})
@@ -43,7 +44,7 @@ EXPLAINED = 16
 JOINABLE_MS = 10_000
 """A generation that has to end sooner, and cannot go on later, is not joined by a request that has more time."""
 FOLLOWERS = 4096
-"""Flights of other replicas that may follow ours at once; a replica follows a flight once, however many read it."""
+"""Flights of other replicas that may follow ours at once; a replica follows each only once."""
 
 
 class Orchestrator:
@@ -62,6 +63,7 @@ class Orchestrator:
             recent=Recent(settings.recent_entries, settings.recent_s),
             hedges=self._hedges,
             guard=Guard(bus, settings.guard),
+            checks=Checks(bus, settings.checks),
             on_prompt=self._meter.observe,
         )
         self._announcer = Announcer(bus)
