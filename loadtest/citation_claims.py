@@ -169,8 +169,9 @@ def _moved(said: str, passage: Passage, chance: random.Random) -> str:
     if not found or not others:
         return ""
     one = chance.choice(found)
-    return said[: one.start()] + chance.choice(others) + said[one.end() :]
+    return f"{said[: one.start()]}{chance.choice(others)}{said[one.end() :]}"
 
 
 def _negated(said: str) -> str:
-    return _VERB.sub(r"\1 not ", said, count=1) if _VERB.search(said) else ""
+    found = _VERB.search(said)
+    return f"{said[: found.end()]}not {said[found.end() :]}" if found else ""

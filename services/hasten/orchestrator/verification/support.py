@@ -13,7 +13,7 @@ from hasten.messages.retrieve import Passage
 from hasten.orchestrator.verification.claim import spans
 from hasten.orchestrator.verification.reading import OPPOSITES, Reading, demanded, reading
 
-COVERED = 0.5
+COVERED = 0.4
 """The share of what a sentence says that has to stand there; the best on the half of loadtest.citation_quality that is
 fitted on."""
 WIDEST = 3
