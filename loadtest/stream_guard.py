@@ -31,8 +31,7 @@ from hasten.orchestrator.guard.rules import Guard, Rules
 from hasten.run import run_loop
 from hasten.service import Call, Service
 
-TENANT, PER_S = "demo", 10.0
-"""Chunks of a stream in a second: text that comes faster is joined to chunks of 10 ms or more by the worker."""
+TENANT = "demo"
 PATTERNS = [
     r"[\w.+-]+@[\w-]+\.[\w.-]+\w",
     r"\b(?:\d[ -]?){13,16}\b",
@@ -86,8 +85,8 @@ def _names(count: int) -> list[str]:
 class Reading:
     """One paced stream: when each chunk was due, and when its last character was given out."""
 
-    def __init__(self, rules: Rules, pieces: list[str]) -> None:
-        self._pieces = pieces
+    def __init__(self, rules: Rules, pieces: list[str], rate: float) -> None:
+        self._pieces, self._rate = pieces, rate
         self._judged = bool(rules.judges["text"])
         self._given = self._taken = 0
         self._open: list[tuple[int, float]] = []
@@ -104,7 +103,7 @@ class Reading:
     async def run(self, start_s: float) -> None:
         """Takes each piece at its moment."""
         for at, piece in enumerate(self._pieces):
-            due = start_s + at / PER_S
+            due = start_s + at / self._rate
             if (wait := due - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
                 due = max(due, time.perf_counter()) if wait > 0.001 else due
@@ -117,13 +116,14 @@ class Reading:
         await self._guarded.end()
 
 
-async def measured(name: str, rules: Rules, streams: int, words: list[str], chunks: int) -> Row:
+async def measured(name: str, rules: Rules, streams: int, words: list[str], chunks: int, rate: float) -> Row:
     """One row."""
     readings = [
-        Reading(rules, [words[(at * 37 + number) % len(words)] for at in range(chunks)]) for number in range(streams)
+        Reading(rules, [words[(at * 37 + number) % len(words)] for at in range(chunks)], rate)
+        for number in range(streams)
     ]
     start_s = time.perf_counter() + 0.2
-    await asyncio.gather(*(one.run(start_s + at / streams / PER_S) for at, one in enumerate(readings)))
+    await asyncio.gather(*(one.run(start_s + at / streams / rate) for at, one in enumerate(readings)))
     delays = sorted(delay for one in readings for delay in one.delays)
     total, held = streams * chunks, sum(one.held for one in readings)
     p50, p99 = (delays[min(len(delays) - 1, int(share * len(delays)))] for share in (0.5, 0.99))
@@ -178,8 +178,8 @@ async def run(options: argparse.Namespace) -> int:
             for streams in options.streams:
                 for name, rules in kinds().items():
                     ready = Guard(bus, rules).of(TENANT)
-                    await measured(name, ready, streams, words, 10)
-                    made = await measured(name, ready, streams, words, options.chunks)
+                    await measured(name, ready, streams, words, min(10, options.chunks), options.rate)
+                    made = await measured(name, ready, streams, words, options.chunks, options.rate)
                     first = next((row for row in rows if row.streams == streams), made)
                     rows.append(msgspec.structs.replace(made, ratio=round(made.p50_ms / first.p50_ms, 2)))
                     print(f"{name} at {streams}", file=sys.stderr)
@@ -197,7 +197,8 @@ async def run(options: argparse.Namespace) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 200])
-    parser.add_argument("--chunks", type=int, default=100, help="of each stream, 10 in a second")
+    parser.add_argument("--chunks", type=int, default=100, help="of each stream")
+    parser.add_argument("--rate", type=float, default=10.0, help="chunks of each stream in a second")
     parser.add_argument("--json", type=Path, help="write the rows here")
     parser.add_argument("--tool", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -18,7 +18,7 @@ def test_every_rule_that_is_measured_can_be_kept() -> None:
 
 
 def test_a_row_for_each_kind(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "loadtest.stream_guard", "--streams", "2", "--chunks", "3"]
+    command = [sys.executable, "-m", "loadtest.stream_guard", "--streams", "2", "--chunks", "3", "--rate", "200"]
     subprocess.run([*command, "--json", str(tmp_path / "rows.json")], capture_output=True, check=True)
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert [row["rules"] for row in rows] == list(kinds())
