@@ -6,7 +6,7 @@ from hasten.messages.retrieve import Passage
 from hasten.orchestrator.verification.citations import Verification
 from hasten.orchestrator.verification.claim import claims
 from hasten.orchestrator.verification.reading import reading
-from hasten.orchestrator.verification.support import evidence_of, support
+from hasten.orchestrator.verification.support import Shelf, evidence_of, support
 
 PUMPS = Passage(
     id="shop/pumps#0",
@@ -71,7 +71,7 @@ def test_sentences_and_what_they_cite() -> None:
 
 
 def verified(text: str, *passages: Passage) -> Verification:
-    made = Verification(text, passages)
+    made = Verification(text, passages, Shelf())
     for _ in made.sentences():
         pass
     return made

@@ -100,7 +100,7 @@ class Completion:
             guarded.close()
         if found := guarded.found:
             flight.note(NOTE, found)
-        after = Afterword(means.settings, means.checks, means.guard.of(flight.tenant), flight)
+        after = Afterword(means.settings, means.checks, means.shelf, means.guard.of(flight.tenant), flight)
         used = self._used if reroute.compressed is None else used_of(retrieved.passages, reroute.compressed)
         await after.say(self._plan.fingerprint.text, answer, used)
         await self._finish(answer, after.passed, [*guarded.kept, *after.notes], vector)

@@ -19,6 +19,7 @@ from hasten.orchestrator.guard.rules import Rules
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.verification.checks import Checks, CheckSettings
 from hasten.orchestrator.verification.citations import Verification
+from hasten.orchestrator.verification.support import Shelf
 from hasten.telemetry import counter
 
 CITATIONS = "citations"
@@ -30,8 +31,9 @@ _verified = counter("verifications_total", "Answers whose citations were looked 
 class Afterword:
     """What is said of one answer after its text. `notes` are those to keep with it; `passed` whether it may be kept."""
 
-    def __init__(self, settings: Settings, checks: Checks, rules: Rules, flight: Flight) -> None:
-        self._settings, self._checks, self._rules, self._flight = settings, checks, rules, flight
+    def __init__(self, settings: Settings, checks: Checks, shelf: Shelf, rules: Rules, flight: Flight) -> None:
+        self._settings, self._checks, self._shelf = settings, checks, shelf
+        self._rules, self._flight = rules, flight
         self.notes: list[dict[str, Any]] = []
         self.passed = True
 
@@ -56,7 +58,7 @@ class Afterword:
 
     async def _citations(self, answer: Answer, passages: Sequence[Passage], until_ms: float) -> None:
         """A turn of the loop lies between any two steps: an answer's readers wait, but nobody else's do."""
-        verification = Verification(answer.text, passages)
+        verification = Verification(answer.text, passages, self._shelf)
         for _ in verification.sentences():
             await asyncio.sleep(0)
             if now_ms() > until_ms:

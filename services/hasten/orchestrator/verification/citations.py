@@ -8,8 +8,8 @@ import msgspec
 from hasten.messages.check import Correction
 from hasten.messages.retrieve import Passage
 from hasten.orchestrator.verification.claim import Claim, claims
-from hasten.orchestrator.verification.reading import reading
-from hasten.orchestrator.verification.support import Evidence, Support, evidence_of, support
+from hasten.orchestrator.verification.reading import Reading, reading
+from hasten.orchestrator.verification.support import Shelf, Support, support
 
 FEW = 2
 """Terms that a sentence without a citation has to have for it to be looked for: `Sure!` claims nothing."""
@@ -37,46 +37,37 @@ class Verification:
     """The sentences of one answer beside the passages of its prompt, one after another (`sentences`), so that the work
     can be interrupted. `passed` and `note` are of those that have been looked at."""
 
-    def __init__(self, text: str, passages: Sequence[Passage]) -> None:
-        self._text, self._passages = text, passages
-        self._evidence: list[Evidence] = []
+    def __init__(self, text: str, passages: Sequence[Passage], shelf: Shelf) -> None:
+        self._text, self._passages, self._shelf = text, passages, shelf
         self._marks: list[tuple[Verified, Claim]] = []
         self.found: list[Verified] = []
 
     def sentences(self) -> Iterator[None]:
-        """Each step reads a passage or looks for a sentence."""
-        for passage in self._passages:
-            self._evidence.append(evidence_of(passage))
-            yield
+        """Each step looks for a sentence in a passage."""
+        everywhere = range(1, len(self._passages) + 1)
         for claim in claims(self._text):
-            if (made := self._verified(claim)) is not None:
-                self.found.append(made)
-                self._marks.append((made, claim))
+            said = reading(claim.said)
+            if not claim.marks and len(said.terms) <= FEW:
+                continue
+            best: tuple[Support, int] | None = None
+            for number in [one for one in claim.cites if one in everywhere] if claim.marks else everywhere:
+                best = self._better(best, said, number)
+                yield
+            other = best
+            for number in everywhere if claim.marks and not _bears(best) else ():
+                other = self._better(other, said, number)
+                yield
+            made = _verified(claim, best[0] if best else None, other[1] if other and _bears(other) else 0)
+            self.found.append(made)
+            self._marks.append((made, claim))
             yield
 
-    def _verified(self, claim: Claim) -> Verified | None:
-        said = reading(claim.said)
-        if not claim.marks and len(said.terms) <= FEW:
-            return None
-        places = [support(said, one) for one in self._evidence]
-        cited = [places[number - 1] for number in claim.cites if 0 < number <= len(places)]
-        best = _best(cited if claim.marks else places)
-        bears = best is not None and not best.fault
-        other = _best(places)
-        elsewhere = 1 + places.index(other) if claim.marks and not bears and other and not other.fault else 0
-        outcome: Outcome = "uncited" if not claim.marks else "supported" if bears else "unsupported"
-        return Verified(
-            start=claim.start,
-            end=claim.end,
-            outcome=outcome,
-            borne_out=bears,
-            cites=claim.cites,
-            passage=best.passage if best else "",
-            span=(best.start, best.end) if best else None,
-            covered=best.covered if best else 0.0,
-            fault=(best.fault if best else "no_such_passage") or "",
-            elsewhere=elsewhere,
-        )
+    def _better(self, best: tuple[Support, int] | None, said: Reading, number: int) -> tuple[Support, int] | None:
+        """The better of the best place so far and that of a passage, with the passage's number."""
+        place = support(said, self._shelf.evidence(self._passages[number - 1]))
+        if place is None or (best is not None and _rank(best[0]) >= _rank(place)):
+            return best
+        return place, number
 
     def passed(self, strict: bool) -> bool:
         """Whether nothing is claimed of a passage that does not say it; `strict` asks it of uncited sentences too."""
@@ -97,6 +88,27 @@ class Verification:
         ]
 
 
-def _best(places: Sequence[Support | None]) -> Support | None:
-    known = [place for place in places if place is not None]
-    return max(known, key=lambda place: (not place.fault, place.covered), default=None)
+def _verified(claim: Claim, best: Support | None, bearing: int) -> Verified:
+    """The outcome of a sentence, by the best place in what it cites and the number of a passage that bears it out."""
+    bears = best is not None and not best.fault
+    outcome: Outcome = "uncited" if not claim.marks else "supported" if bears else "unsupported"
+    return Verified(
+        start=claim.start,
+        end=claim.end,
+        outcome=outcome,
+        borne_out=bears,
+        cites=claim.cites,
+        passage=best.passage if best else "",
+        span=(best.start, best.end) if best else None,
+        covered=best.covered if best else 0.0,
+        fault=best.fault if best else "no_such_passage",
+        elsewhere=0 if bears or not claim.marks else bearing,
+    )
+
+
+def _rank(place: Support) -> tuple[bool, float]:
+    return not place.fault, place.covered
+
+
+def _bears(best: tuple[Support, int] | None) -> bool:
+    return best is not None and not best[0].fault

@@ -4,6 +4,7 @@ Words decide, so that it takes a millisecond and no model: most of what the sent
 of the passage, with every figure and name, and nothing is denied on one side alone (`loadtest.citation_quality`).
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Literal
 
@@ -23,6 +24,8 @@ WIDER = 0.15
 this; with more, what two sentences say together is not found."""
 HEAVY = 2.0
 """What a figure or a name weighs, where another word weighs 1."""
+KEPT = 256
+"""Passages that one replica remembers having read."""
 Fault = Literal["", "words", "figures", "names", "denial", "opposite"]
 
 
@@ -44,6 +47,26 @@ class Support(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     covered: float
     fault: Fault = ""
+
+
+class Shelf:
+    """The passages that were read last, since the same ones come again: reading one takes 0.2 ms."""
+
+    def __init__(self, most: int = KEPT) -> None:
+        self._most = most
+        self._read: OrderedDict[tuple[str, str, str], Evidence] = OrderedDict()
+
+    def evidence(self, passage: Passage) -> Evidence:
+        """A passage as it was read; two of the same id and another text are two."""
+        key = (passage.id, passage.title, passage.text)
+        made = self._read.get(key)
+        if made is None:
+            made = self._read[key] = evidence_of(passage)
+            if len(self._read) > self._most:
+                self._read.popitem(last=False)
+        else:
+            self._read.move_to_end(key)
+        return made
 
 
 def evidence_of(passage: Passage) -> Evidence:
