@@ -79,32 +79,47 @@ def evidence_of(passage: Passage) -> Evidence:
 
 def support(claim: Reading, evidence: Evidence, covered: float = COVERED) -> Support | None:
     """The best place for a sentence in a passage; None in an empty one."""
-    best: tuple[float, int, int] | None = None
-    for first in range(len(evidence.sentences)):
-        for last in range(first, min(first + WIDEST, len(evidence.sentences))):
-            share = _share(claim, evidence.sentences[first : last + 1], evidence.title)
-            rank = (share - WIDER * (last - first), -first, -last)
-            if best is None or rank > best:
-                best = rank
-    if best is None:
+    if not evidence.sentences:
         return None
-    first, last = -best[1], -best[2]
+    share = _Share(claim, evidence.title)
+    widest = WIDEST if share.of(evidence.sentences) >= covered else 1
+    best = (-1.0, 0, 0)
+    for first in range(len(evidence.sentences)):
+        for last in range(first, min(first + widest, len(evidence.sentences))):
+            found = share.of(evidence.sentences[first : last + 1]) - WIDER * (last - first)
+            if found > best[0]:
+                best = (found, first, last)
+    _, first, last = best
     there = evidence.sentences[first : last + 1]
-    share = _share(claim, there, evidence.title)
+    there_share = share.of(there)
     return Support(
         passage=evidence.passage,
         start=evidence.places[first][0],
         end=evidence.places[last][1],
-        covered=round(share, 3),
-        fault=_fault(claim, there, evidence.title, share, covered),
+        covered=round(there_share, 3),
+        fault=_fault(claim, there, evidence.title, there_share, covered),
     )
 
 
-def _share(claim: Reading, there: Sequence[Reading], title: Reading) -> float:
-    said = title.terms.union(*(one.terms for one in there))
-    weights = {term: HEAVY if term in claim.names or term[0].isdigit() else 1.0 for term in claim.terms}
-    total = sum(weights.values())
-    return sum(weight for term, weight in weights.items() if term in said) / total if total else 1.0
+class _Share:
+    """How much of what a sentence says stands in others, beside a title."""
+
+    def __init__(self, claim: Reading, title: Reading) -> None:
+        self._weights = {
+            term: HEAVY if term in claim.names or term[0].isdigit() else 1.0 for term in claim.terms - title.terms
+        }
+        self._total = sum(HEAVY if term in claim.names or term[0].isdigit() else 1.0 for term in claim.terms)
+        self._missing = sum(self._weights.values())
+
+    def of(self, sentences: Sequence[Reading]) -> float:
+        """The share of the sentence, from 0 to 1."""
+        if not self._total:
+            return 1.0
+        weights = self._weights
+        found: set[str] = set()
+        for one in sentences:
+            found |= one.terms & weights.keys()
+        return (self._total - self._missing + sum(weights[term] for term in found)) / self._total
 
 
 def _fault(claim: Reading, there: Sequence[Reading], title: Reading, share: float, covered: float) -> Fault:
