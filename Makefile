@@ -26,7 +26,7 @@ help:
 	@echo 'make test-vllm  every engine test with vLLM, in process and behind its server; 3.5 GB once, twenty minutes'
 	@echo 'make check   format, lint, types, imports, generated docs; under 20 s'
 	@echo 'make format  put the format right'
-	@echo 'make docs    write docs/asyncapi.json anew'
+	@echo 'make docs    write docs/asyncapi.json and docs/metrics.md anew'
 	@echo 'make clean   remove .venv, caches and the data folder'
 
 setup: $(VENV)/.done
@@ -80,6 +80,7 @@ check: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m hasten.asyncapi --check
+	@$(BIN)/python -m hasten.metrics --check
 
 format: setup
 	@$(BIN)/ruff format .
@@ -87,6 +88,7 @@ format: setup
 
 docs: setup
 	@$(BIN)/python -m hasten.asyncapi
+	@$(BIN)/python -m hasten.metrics
 
 clean:
 	@rm -rf $(VENV) $(CDC) $(VLLM) $(DATA) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

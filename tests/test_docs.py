@@ -164,13 +164,16 @@ def compose() -> dict[str, Any]:
 OURS = {name: block for name, block in compose()["services"].items() if block["image"] == "hasten"}
 
 
+COMMON = {"HASTEN_CONFIG", "HASTEN_METRICS", "OTEL_EXPORTER_OTLP_ENDPOINT"}
+
+
 @pytest.mark.parametrize("name", sorted(OURS))
 def test_a_block_of_compose_is_a_command_that_parses(name: str) -> None:
     command = OURS[name]["command"]
     assert command == ["run", command[1], "--nats", "nats://nats:4222"]
     assert name.split("-")[0] == command[1]
     assert parse(command)["service"] in SERVICES
-    for variable in set(OURS[name]["environment"]) - {"HASTEN_CONFIG"}:
+    for variable in set(OURS[name]["environment"]) - COMMON:
         section, field = VARIABLE.fullmatch(variable).groups()  # type: ignore[union-attr]
         assert section.lower() in (command[1], "changes")
         assert field.lower() in settings_of(section.lower())

@@ -24,6 +24,7 @@ from hasten.run import host_port
 from hasten.runtime import Runtime, check, installed, whole_system
 from hasten.settings import SettingsError, read_config, settings
 from hasten.table_file import TableFile
+from hasten.tracing import from_environment
 
 NATS_PORT = 4222
 RESTART_S = 1.0
@@ -81,11 +82,15 @@ async def system(wanted: Wanted, say: Say) -> AsyncIterator[System]:
 
 @contextlib.asynccontextmanager
 async def _connected(url: str) -> AsyncIterator[Bus]:
+    tracing = from_environment()
     bus = await Bus.connect(url, name="hasten-up")
+    bus.tracing = tracing
     try:
         yield bus
     finally:
         await bus.close()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
 
 
 @contextlib.asynccontextmanager

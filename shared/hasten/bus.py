@@ -22,6 +22,7 @@ from hasten.outage import AGAIN_S, Outage, is_unavailable
 from hasten.stream import IDLE_S, Stream
 from hasten.telemetry import counter, logger, where
 from hasten.topics import Topic, checked, random_id
+from hasten.tracing import TRACEPARENT, Tracing
 from hasten.tries import Tries, reply_of
 
 INBOX = "_INBOX"
@@ -61,6 +62,10 @@ class Bus:
         self._telling: set[asyncio.Task[None]] = set()
         self._outage = Outage()
         self.js = client.jetstream(timeout=5)
+        self.heard: dict[tuple[str, str], list[Subscription]] = {}
+        """The subscriptions of its services, by service and topic."""
+        self.tracing: Tracing | None = None
+        """Where its process makes spans, and takes their context along."""
 
     @classmethod
     async def connect(
@@ -74,7 +79,7 @@ class Bus:
             nonlocal last
             last = error
             if isinstance(error, nats.errors.SlowConsumerError):
-                _dropped.labels(error.sub.subject).inc()
+                _dropped.labels(_without_ids(error.sub.subject)).inc()
             if connected:
                 log.warning("connection: %s", type(error).__name__)
             elif cancelled():
@@ -161,6 +166,8 @@ class Bus:
         made[DEADLINE] = str(int(deadline_ms))
         if request_id is not None:
             made[REQUEST_ID] = checked("request id", request_id)
+        if self.tracing is not None and TRACEPARENT not in made:
+            made |= self.tracing.headers()
         return made
 
     def _payload(self, body: Any) -> bytes:
@@ -363,6 +370,11 @@ class Bus:
         with contextlib.suppress(OSError):
             await self._client.close()
         return left
+
+
+def _without_ids(subject: str) -> str:
+    """What a metric calls a subscription: an inbox is a new one at every start, and so is a replica or a worker."""
+    return INBOX if subject.startswith(INBOX) else ".".join(subject.split(".")[:3])
 
 
 def _push(stream: Stream, topic: Topic, msg: Msg) -> None:

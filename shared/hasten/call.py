@@ -15,6 +15,7 @@ from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, RESUMABLE, 
 from hasten.messages.chat import Accepted, Chunk, Done, Ping
 from hasten.messages.failure import Code, Failed, Failure
 from hasten.topics import Topic, checked, random_id
+from hasten.tracing import Span
 
 JOIN_S = 0.010
 LONGEST_S = 24 * 3600.0
@@ -35,6 +36,10 @@ class Call:
         self.deadline_ms = _deadline_of(headers)
         self.resumable = RESUMABLE in headers
         self.replica = ""
+        self.span: Span | None = None
+        """The span of this request where there are traces."""
+        self.failed: str | None = None
+        """The code of the failure that ended its stream."""
         self.admitted = asyncio.Event()
         self.ended = False
         self.chunks = 0
@@ -69,7 +74,12 @@ class Call:
         except Failed:
             self.ended = False
             raise
-        self.chunks += isinstance(event, Chunk)
+        if isinstance(event, Chunk):
+            if self.span is not None and not self.chunks:
+                self.span.event("gen_ai.first_chunk")
+            self.chunks += 1
+        elif isinstance(event, Failure):
+            self.failed = event.code
 
     def cancel(self, reason: Code = "cancelled") -> None:
         """Stops the handler; the stream ends with a Failure of this code."""

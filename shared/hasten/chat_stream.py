@@ -4,6 +4,7 @@ Client programs and the gateway read by this, so both survive the loss of an orc
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Self
 
 from hasten.bus import Bus
@@ -31,7 +32,8 @@ class ChatStream:
 
     Iterate it after `open`, and leave it with `aclose` (or as a context): leaving early stops the generation. When the
     stream is lost, it goes on from what has come; when that cannot be, it ends with the Failure that says why, and what
-    has come was not repeated.
+    has come was not repeated. One that another process has read the beginning of is made with `begun`, what that one
+    would ask, and the notes that were `told` after the last chunk.
     """
 
     def __init__(
@@ -44,23 +46,36 @@ class ChatStream:
         request_id: str | None = None,
         silence_s: float = SILENCE_S,
         resume_s: float = RESUME_S,
+        begun: Resume | None = None,
+        told: Sequence[Note] = (),
     ) -> None:
         self._bus, self._tenant, self._body = bus, tenant, body
         self._deadline_ms, self._silence_s, self._resume_s = deadline_ms, silence_s, resume_s
         self._probe = "orchestrator" if bus.serves else ""
         self.request_id = request_id or random_id()
         self._stream: Stream | None = None
-        self._asked_ms = int(now_ms())
-        self._last, self._shown, self._plain = -1, list[str](), True
-        self._replica = self._model = self._prompt = ""
+        self._begun, start = begun, begun or Resume(asked_ms=int(now_ms()))
+        self._asked_ms, self._last, self.notes = start.asked_ms, start.last, start.notes
+        self._shown, self._plain = list(start.shown), len(start.shown) == start.last + 1
+        self.replica, self._model, self._prompt = start.replica, start.model, start.prompt
+        self._told = list(told)
         self._over = False
         self._until_ms, self._vain = 0.0, 0
         self._lost_by: Failure | None = None
         self.resumed = 0
         """How often it was asked for again."""
 
+    @property
+    def chunks(self) -> int:
+        """How many chunks have come; `notes` is how many notes after the last of them, `replica` who sends them."""
+        return self._last + 1
+
     async def open(self) -> Self:
         """Sends the request; raises BadName, and Failed when it could not be sent."""
+        if self._begun is not None:
+            self._until_ms, self._vain = min(now_ms() + self._resume_s * 1000, self._deadline_ms), 1
+            self._stream = await self._ask()
+            return self
         self._stream = await self._bus.stream(
             CHAT,
             self._body,
@@ -85,18 +100,28 @@ class ChatStream:
                 if failure is None:
                     continue
                 event = failure
-            again = isinstance(event, Accepted) and bool(self._replica)
+            again = self._repeats(event)
             self._see(event)
             if not again:
                 return event
         raise StopAsyncIteration
 
+    def _repeats(self, event: ChatReply) -> bool:
+        """Whether the reader has been told this: that the request is accepted, or the same as by the lost replica."""
+        if isinstance(event, Note):
+            return (self.resumed > 0 or self._begun is not None) and event in self._told
+        return isinstance(event, Accepted) and bool(self.replica)
+
     def _see(self, event: ChatReply) -> None:
+        if isinstance(event, Note):
+            self.notes += 1
+            self._told.append(event)
         match event:
             case Accepted():
-                self._replica = event.replica
+                self.replica = event.replica
             case Chunk():
                 self._last, self._until_ms, self._vain, self._lost_by = event.seq, 0.0, 0, None
+                self.notes, self._told = 0, []
                 self._shown.append(event.text)
                 self._plain = self._plain and not event.reasoning and not event.tool_calls
             case Note(kind="route", data=data):
@@ -139,12 +164,13 @@ class ChatStream:
             RESUME,
             Resume(
                 last=self._last,
-                replica=self._replica,
-                request=self._body,
+                replica=self.replica,
+                request=self._body or None,
                 shown=self._shown if self._plain else [],
                 model=self._model,
                 prompt=self._prompt,
                 asked_ms=self._asked_ms,
+                notes=self.notes,
             ),
             tenant=self._tenant,
             deadline_ms=self._deadline_ms,

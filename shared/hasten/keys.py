@@ -1,15 +1,18 @@
 """API keys: made here and shown once, kept as digests in a JetStream bucket, looked up in memory.
 
-A key has 256 random bits, so a plain SHA-256 is enough at rest, and since nobody can steer a digest the time that a
-lookup takes says nothing of a key.
+A key has 256 random bits, so a plain SHA-256 is enough at rest. It is found by the beginning of its digest, its public
+id, which nobody can steer; the whole digest is then compared in constant time, with that of no key when the id is not
+known, so that the time a lookup takes says nothing of any key.
 """
 
 import asyncio
 import contextlib
 import hashlib
+import hmac
 import os
 import secrets
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import nats.errors
@@ -21,6 +24,7 @@ from nats.js.kv import KeyValue
 
 from hasten.buckets import key_names
 from hasten.bus import Bus
+from hasten.caller import Caller, KeyRecord, Limits, TenantRecord
 from hasten.deadline import now_ms
 from hasten.messages.failure import Failed
 from hasten.telemetry import logger
@@ -32,19 +36,23 @@ POLL_S = 1.0
 """How long a change can go unnoticed when its announcement was lost."""
 _SETTLE_S = 0.02
 """A change is announced a little before the bucket has it."""
-_PREFIX = "key."
+_KEY, _TENANT = "key.", "tenant."
+ID_CHARS = 16
+"""Of the digest of a key, in hex: 64 bits tell keys apart and say nothing of them."""
+_SHOWN_CHARS = 7
+"""Of a key, in its record: 24 of its 256 bits."""
+_NO_KEY = "0" * 64
 
 
-class KeyRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept of a key beside its digest."""
+class Key(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A key as it is listed: its public id and what is kept of it."""
 
-    tenant: str
-    label: str = ""
-    created_ms: int = 0
+    id: str
+    record: KeyRecord
 
 
-def _name(key: str) -> str:
-    return _PREFIX + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 async def _bucket(bus: Bus) -> KeyValue:
@@ -57,44 +65,99 @@ async def _bucket(bus: Bus) -> KeyValue:
         raise Failed("unavailable", f"the bucket {BUCKET} cannot be had ({type(error).__name__})") from None
 
 
-async def create(bus: Bus, tenant: str, label: str = "") -> str:
+async def create(
+    bus: Bus,
+    tenant: str,
+    label: str = "",
+    *,
+    operator: bool = False,
+    limits: Limits | None = None,
+    expires_s: float | None = None,
+) -> str:
     """Makes a key for a tenant and returns it; it cannot be shown again. Raises BadName and Failed(unavailable)."""
-    record = KeyRecord(tenant=checked("tenant", tenant), label=label, created_ms=int(now_ms()))
-    key = f"hk-{secrets.token_urlsafe(32)}"
+    key, created_ms = f"hk-{secrets.token_urlsafe(32)}", int(now_ms())
+    record = KeyRecord(
+        tenant=checked("tenant", tenant),
+        label=label,
+        created_ms=created_ms,
+        prefix=key[:_SHOWN_CHARS],
+        operator=operator,
+        expires_ms=0 if expires_s is None else created_ms + int(expires_s * 1000),
+        limits=limits or Limits(),
+    )
     bucket = await _bucket(bus)
-    await bucket.create(_name(key), msgspec.json.encode(record))
+    await bucket.create(_KEY + _digest(key), msgspec.json.encode(record))
     return key
 
 
-async def revoke(bus: Bus, key: str) -> None:
-    """Takes a key back: every gateway refuses it within `POLL_S`. Raises Failed(unavailable)."""
+async def revoke(bus: Bus, key: str) -> bool:
+    """Takes a key back, given itself or its id: every gateway refuses it within `POLL_S`. False when there is no such
+    key; raises Failed(unavailable)."""
     bucket = await _bucket(bus)
-    await bucket.delete(_name(key))
-
-
-async def records(bus: Bus) -> list[KeyRecord]:
-    """What is kept of every key, oldest first; the keys themselves are kept nowhere. Raises Failed(unavailable)."""
-    bucket = await _bucket(bus)
-    found: list[KeyRecord] = []
     for name in await key_names(bus, BUCKET):
-        with contextlib.suppress(nats.js.errors.KeyNotFoundError, msgspec.DecodeError):
-            found.append(msgspec.json.decode((await bucket.get(name)).value or b"", type=KeyRecord))
-    return sorted(found, key=lambda record: record.created_ms)
+        if name == _KEY + _digest(key) or (len(key) == ID_CHARS and name.startswith(_KEY + key)):
+            with contextlib.suppress(nats.js.errors.KeyNotFoundError):
+                await bucket.get(name)
+                await bucket.delete(name)
+                return True
+    return False
 
 
-async def tenant_of(bus: Bus, key: str) -> str | None:
-    """The tenant of a key as the bucket has it now, None if it is not known. Raises Failed(unavailable)."""
+async def limit_tenant(bus: Bus, tenant: str, limits: Limits) -> None:
+    """Sets what all keys of a tenant may use up together. Raises BadName and Failed(unavailable)."""
+    bucket = await _bucket(bus)
+    await bucket.put(_TENANT + checked("tenant", tenant), msgspec.json.encode(TenantRecord(limits=limits)))
+
+
+async def listed(bus: Bus) -> list[Key]:
+    """Every key by its id, oldest first; the keys themselves are kept nowhere. Raises Failed(unavailable)."""
+    found = [Key(id=name[:ID_CHARS], record=record) for name, record in (await _records(bus)).keys.items()]
+    return sorted(found, key=lambda key: key.record.created_ms)
+
+
+async def tenant_limits(bus: Bus) -> dict[str, Limits]:
+    """The limits of the tenants that have some. Raises Failed(unavailable)."""
+    return {tenant: limits for tenant, limits in (await _records(bus)).tenants.items() if limits != Limits()}
+
+
+async def record_of(bus: Bus, key: str) -> KeyRecord | None:
+    """What the bucket has of a key now, None if it is not known. Raises Failed(unavailable)."""
     bucket = await _bucket(bus)
     try:
-        entry = await bucket.get(_name(key))
+        return _decoded((await bucket.get(_KEY + _digest(key))).value or b"", KeyRecord)
     except nats.js.errors.KeyNotFoundError:
         return None
-    return _tenant_in(entry.value or b"")
 
 
-def _tenant_in(record: bytes) -> str | None:
+class _Records(msgspec.Struct):
+    """The bucket: keys by digest, and the limits of tenants."""
+
+    keys: dict[str, KeyRecord] = {}
+    tenants: dict[str, Limits] = {}
+
+
+async def _records(bus: Bus) -> _Records:
+    bucket, found = await _bucket(bus), _Records()
+    for name in await key_names(bus, BUCKET):
+        with contextlib.suppress(nats.js.errors.KeyNotFoundError):
+            raw = (await bucket.get(name)).value or b""
+            if name.startswith(_KEY) and (record := _decoded(raw, KeyRecord)) is not None:
+                found.keys[name.removeprefix(_KEY)] = record
+            elif name.startswith(_TENANT) and (whole := _decoded(raw, TenantRecord)) is not None:
+                found.tenants[name.removeprefix(_TENANT)] = whole.limits
+    return found
+
+
+R = TypeVar("R", KeyRecord, TenantRecord)
+
+
+def _decoded(raw: bytes, kind: type[R]) -> R | None:
+    """A record, None for bytes that are none: they give nobody access."""
     try:
-        return checked("tenant", msgspec.json.decode(record, type=KeyRecord).tenant)
+        record = msgspec.json.decode(raw, type=kind)
+        if isinstance(record, KeyRecord):
+            checked("tenant", record.tenant)
+        return record
     except (msgspec.DecodeError, BadName):
         return None
 
@@ -102,13 +165,18 @@ def _tenant_in(record: bytes) -> str | None:
 async def ensure_key(bus: Bus, tenant: str, data: Path) -> str:
     """The key that `<data>/<tenant>.key` holds, so that it can be shown again; a new one if there is none that works.
 
-    Only the owner may read the file. Raises BadName, Failed(unavailable) and OSError.
+    It is an operator's: who starts a system on a machine may do everything there. Only the owner may read the file.
+    Raises BadName, Failed(unavailable) and OSError.
     """
     path = data / f"{checked('tenant', tenant)}.key"
     kept = _kept(path)
-    if kept and await tenant_of(bus, kept) == tenant:
+    record = await record_of(bus, kept) if kept else None
+    if kept and record is not None and record.tenant == tenant:
+        if not record.operator:
+            promoted = msgspec.structs.replace(record, operator=True)
+            await (await _bucket(bus)).put(_KEY + _digest(kept), msgspec.json.encode(promoted))
         return kept
-    key = await create(bus, tenant, "made at the first start")
+    key = await create(bus, tenant, "made at the first start", operator=True)
     _keep(path, key)
     return key
 
@@ -137,15 +205,29 @@ class KeyRing:
 
     def __init__(self, bus: Bus, *, poll_s: float = POLL_S) -> None:
         self._bus, self._poll_s = bus, poll_s
-        self._tenants: dict[str, str] = {}
+        self._records = _Records()
+        self._digests: dict[str, str] = {}
         self._read_at: tuple[int, int] | None = None
         self._changed = asyncio.Event()
         self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def tenant_of(self, key: str) -> str | None:
-        """The tenant of a key, None if it is not known."""
-        return self._tenants.get(_name(key))
+    def caller_of(self, key: str) -> Caller | None:
+        """Who a key stands for now, None if it is not known, was taken back or has expired."""
+        digest = _digest(key)
+        known = self._digests.get(digest[:ID_CHARS], _NO_KEY)
+        record = self._records.keys.get(known)
+        if not hmac.compare_digest(digest, known) or record is None:
+            return None
+        if record.expires_ms and record.expires_ms <= now_ms():
+            return None
+        return Caller(
+            tenant=record.tenant,
+            key_id=digest[:ID_CHARS],
+            operator=record.operator,
+            limits=record.limits,
+            tenant_limits=self._records.tenants.get(record.tenant, Limits()),
+        )
 
     async def start(self) -> None:
         """Returns when all keys are known; raises Failed(unavailable)."""
@@ -175,12 +257,9 @@ class KeyRing:
         state = status.stream_info.state
         if self._read_at == (state.last_seq, state.messages):
             return
-        found: dict[str, str] = {}
-        for name in await key_names(self._bus, BUCKET):
-            with contextlib.suppress(nats.js.errors.KeyNotFoundError):
-                if tenant := _tenant_in((await bucket.get(name)).value or b""):
-                    found[name] = tenant
-        self._tenants, self._read_at = found, (state.last_seq, state.messages)
+        self._records = await _records(self._bus)
+        self._digests = {digest[:ID_CHARS]: digest for digest in self._records.keys}
+        self._read_at = (state.last_seq, state.messages)
 
     async def close(self) -> None:
         """Stops following the bucket."""

@@ -24,6 +24,7 @@ from hasten.runtime import DRAIN_S, Runtime, Unit, build, check, reads_table
 from hasten.settings import SettingsError, read_config
 from hasten.table_file import TableFile
 from hasten.telemetry import REGISTRY, configure_logging
+from hasten.tracing import from_environment
 
 
 def say(line: str) -> None:
@@ -213,16 +214,19 @@ async def run_service(service: str, options: Options) -> int:
     table = ModelTable(model_table(config))
     file = TableFile(path, table) if path is not None and reads_table(service) else None
     data = options.data or Path(os.environ.get("HASTEN_DATA", DEFAULT_DATA))
-    url = nats_url(options.nats, data)
+    url, tracing = nats_url(options.nats, data), from_environment()
     with Stop() as stop:
         bus = await Bus.connect(url, name=f"hasten-{service}")
+        bus.tracing = tracing
         try:
             unit = build(service, bus, config, table=table, data=str(data), model=options.model)
-            if options.metrics:
-                serve_metrics(options.metrics)
+            if metrics := options.metrics or os.environ.get("HASTEN_METRICS"):
+                serve_metrics(metrics)
             code = await serve(Runtime([{service: unit}]), stop, ready=lambda: _ready(service, url, unit), file=file)
         finally:
             lost = await bus.close()
+            if tracing is not None:
+                await asyncio.to_thread(tracing.close)
     return code or int(lost > 0)
 
 
@@ -249,5 +253,5 @@ def main(service: str) -> None:
     parser.add_argument("--data", metavar="DIR", type=Path, help="the folder for what the service keeps")
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings in TOML")
     parser.add_argument("--model", metavar="NAME", help="which model of the table a worker runs")
-    parser.add_argument("--metrics", metavar="HOST:PORT", help="expose metrics for Prometheus")
+    parser.add_argument("--metrics", metavar="HOST:PORT", help="expose metrics for Prometheus (else HASTEN_METRICS)")
     sys.exit(launch(service, Options(**vars(parser.parse_args()))))

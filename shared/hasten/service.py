@@ -21,6 +21,7 @@ from hasten.messages.chat import CANCEL, STOP
 from hasten.messages.failure import Failed, Failure
 from hasten.telemetry import counter, gauge, histogram, logger, where
 from hasten.topics import PING_S, BadName, Reply, Topic, random_id
+from hasten.tracing import Span, Tracing
 
 __all__ = ["PING_S", "Admit", "Call", "Handler", "Service"]
 
@@ -28,10 +29,14 @@ log = logger("service")
 OVERTAKING_S = 0.01
 """A CANCEL sent right behind its request comes by another subscription and is mostly heard first."""
 _requests = counter("requests_total", "Requests heard, by outcome", "service", "topic", "outcome")
-_pending = gauge("bus_pending_messages", "Messages read and not yet looked at, by subscription", "service", "subject")
-_pending_bytes = gauge("bus_pending_bytes", "Bytes of these messages, by subscription", "service", "subject")
+_pending = gauge(
+    "bus_pending_messages", "Messages read and not yet looked at, by the topic's subjects", "service", "subject"
+)
+_pending_bytes = gauge("bus_pending_bytes", "Bytes of these messages", "service", "subject")
 _active = gauge("requests_active", "Requests being handled", "service", "topic")
-_seconds = histogram("request_seconds", "Time from hearing a request to its last reply", "service", "topic")
+_info = gauge("build_info", "1 for each service that runs in this process", "service", "version")
+_connected = gauge("bus_connected", "1 while the connection to NATS is there", "service")
+_seconds = histogram("request_duration_seconds", "Time from hearing a request to its last reply", "service", "topic")
 
 
 Handler = Callable[[Any, Call], Awaitable[Any]]
@@ -85,7 +90,7 @@ class Service:
         self.report = report or dict
         self._told = on_cancel
         self._heard: list[_Heard] = []
-        self._listeners: list[tuple[str, Callable[[Msg], Awaitable[None]]]] = []
+        self._listeners: list[tuple[Topic, str, Callable[[Msg], Awaitable[None]]]] = []
         self._hearing: list[Subscription] = []
         self._hearing_last: list[Subscription] = []
         self._listening: list[Subscription] = []
@@ -126,7 +131,7 @@ class Service:
             except Exception as error:
                 log.error("%s: the listener of %s failed: %s", self.name, topic.name, where(error))
 
-        self._listeners.append((topic.narrowed(**tokens), receive))
+        self._listeners.append((topic, topic.narrowed(**tokens), receive))
 
     @property
     def active(self) -> int:
@@ -147,15 +152,21 @@ class Service:
             self.listen(STOP, self._on_cancel, **({} if hearer is None else {"hearer": hearer}))
         for heard in self._heard:
             subscription = await self.bus.subscribe(heard.subject, self._receiver(heard), queue=heard.topic.queue or "")
-            (self._hearing_last if heard.last else self._hearing).append(self._shown(subscription))
-        for subject, receive in self._listeners:
-            self._listening.append(self._shown(await self.bus.subscribe(subject, receive)))
+            (self._hearing_last if heard.last else self._hearing).append(self._shown(subscription, heard.topic))
+        for topic, subject, receive in self._listeners:
+            self._listening.append(self._shown(await self.bus.subscribe(subject, receive), topic))
+        _info.labels(self.name, self.version).set(1)
+        _connected.labels(self.name).set_function(lambda: self.bus.connected)
         self._listening += await answer_discovery(self)
         await self.bus.flush()
 
-    def _shown(self, subscription: Subscription) -> Subscription:
-        _pending.labels(self.name, subscription.subject).set_function(lambda: subscription.pending_msgs)
-        _pending_bytes.labels(self.name, subscription.subject).set_function(lambda: subscription.pending_bytes)
+    def _shown(self, subscription: Subscription, topic: Topic) -> Subscription:
+        """By the topic, whose subjects hold ids of replicas and workers: every start would add series."""
+        alike = self.bus.heard.setdefault((self.name, topic.pattern), [])
+        alike.append(subscription)
+        labels = (self.name, topic.pattern)
+        _pending.labels(*labels).set_function(lambda: sum(one.pending_msgs for one in alike))
+        _pending_bytes.labels(*labels).set_function(lambda: sum(one.pending_bytes for one in alike))
         return subscription
 
     @property
@@ -199,9 +210,12 @@ class Service:
         assert task is not None
         call: Call | None = None
         reply: Any = None
+        span = None if self.bus.tracing is None else self._span(self.bus.tracing, heard, msg)
         try:
             call = self._tasks[task] = Call(self.bus, heard.topic, msg, heard.topic.parse(msg.subject), task)
-            call.replica = self.id
+            call.replica, call.span = self.id, span
+            if span is not None:
+                span.set({"hasten.tenant": call.tenant, "hasten.request_id": call.request_id})
             reply = await self._admit(heard, msg, call)
         except BadName as error:
             reply = Failure(code="bad_request", detail=str(error))
@@ -211,10 +225,21 @@ class Service:
             reply = self._broken(heard, error)
         if call is None or not call.close():
             reply = await self._finish(heard, msg, _with_sent(reply, call))
-        self._count(heard, reply, time.perf_counter() - started)
+        code = reply.code if isinstance(reply, Failure) else call.failed if call is not None else None
+        self._count(heard, code, time.perf_counter() - started)
+        if span is not None:
+            span.end(code)
 
-    def _count(self, heard: _Heard, reply: Any, seconds: float) -> None:
-        error = reply.code if isinstance(reply, Failure) else None
+    def _span(self, tracing: Tracing, heard: _Heard, msg: Msg) -> Span:
+        """The span of one request, beneath that of its caller."""
+        about = {
+            "messaging.system": "nats",
+            "messaging.operation.type": "process",
+            "messaging.destination.template": heard.topic.template,
+        }
+        return tracing.serve(self.name, heard.topic.name, msg.headers or {}, about)
+
+    def _count(self, heard: _Heard, error: str | None, seconds: float) -> None:
         heard.endpoint.handled(seconds, error)
         (heard.done if error is None else _requests.labels(self.name, heard.topic.name, error)).inc()
         heard.seconds.observe(seconds)

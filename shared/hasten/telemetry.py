@@ -7,10 +7,22 @@ import time
 import traceback
 from collections.abc import Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 
 REGISTRY = CollectorRegistry()
-"""The metrics of this process; the gateway and `hasten run --metrics` expose them."""
+"""The metrics of this process, and of itself as a process; the gateway and `hasten run --metrics` expose them."""
+ProcessCollector(registry=REGISTRY)
+disable_created_metrics()  # type: ignore[no-untyped-call]
+PER_TOKEN = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
+"""Buckets for the time of one token: those of OpenTelemetry's GenAI conventions, and finer ones below."""
+MOST_NAMES = 64
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 30.0)
 
 
@@ -49,6 +61,22 @@ def gauge(name: str, text: str, *labels: str) -> Gauge:
 def histogram(name: str, text: str, *labels: str, buckets: Sequence[float] = _SECONDS) -> Histogram:
     """A Prometheus histogram `hasten_<name>` in our registry; of seconds, unless other buckets are given."""
     return Histogram(f"hasten_{name}", text, labels, registry=REGISTRY, buckets=buckets)
+
+
+class Names:
+    """Keeps a label of names that callers bring to so many values: what is new beyond that counts as `other`."""
+
+    def __init__(self, most: int = MOST_NAMES) -> None:
+        self._most, self._known = most, set[str]()
+
+    def of(self, name: str) -> str:
+        """The value for a name."""
+        if name in self._known:
+            return name
+        if len(self._known) >= self._most:
+            return "other"
+        self._known.add(name)
+        return name
 
 
 class Stopwatch:

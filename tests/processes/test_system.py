@@ -5,6 +5,7 @@ The engine is the simulator. Cache and retriever run once each, because the embe
 
 import asyncio
 import json
+import os
 import signal
 import sys
 import urllib.error
@@ -15,6 +16,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from otlp_receiver import Receiver
+from patience import until
 
 from hasten import keys
 from hasten.answered import Answered
@@ -52,8 +55,8 @@ ANSWER = " ".join(f"word{at}" for at in range(40))
 class System:
     """The processes of one system by service."""
 
-    def __init__(self, server: NatsServer, http: int, folder: Path) -> None:
-        self.server, self.http, self._folder = server, f"http://127.0.0.1:{http}", folder
+    def __init__(self, server: NatsServer, http: int, folder: Path, receiver: Receiver) -> None:
+        self.server, self.http, self._folder, self.receiver = server, f"http://127.0.0.1:{http}", folder, receiver
         self.processes: dict[str, list[asyncio.subprocess.Process]] = {service: [] for service in REPLICAS}
         (folder / "hasten.toml").write_text(CONFIG.format(http=http, answer=ANSWER))
         (folder / "models").symlink_to(STATE / "models")
@@ -67,7 +70,10 @@ class System:
     async def _run(self, service: str) -> asyncio.subprocess.Process:
         common = ["--nats", self.server.url, "--config", str(self._folder / "hasten.toml"), "--data", str(self._folder)]
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "hasten.cli", "run", service, *common, stdout=asyncio.subprocess.PIPE
+            sys.executable,
+            *("-m", "hasten.cli", "run", service, *common),
+            stdout=asyncio.subprocess.PIPE,
+            env=os.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": self.receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "200"},
         )
 
     async def _ready(self, process: asyncio.subprocess.Process) -> None:
@@ -104,13 +110,14 @@ async def system(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Syst
     await asyncio.to_thread(export.prepare, STATE, print)
     folder = tmp_path_factory.mktemp("system")
     server = await NatsServer(folder / "jetstream").start()
-    made = System(server, free_port(), folder)
-    try:
-        await made.start()
-        yield made
-    finally:
-        await made.kill()
-        await server.stop(kill=True)
+    with Receiver() as receiver:
+        made = System(server, free_port(), folder, receiver)
+        try:
+            await made.start()
+            yield made
+        finally:
+            await made.kill()
+            await server.stop(kill=True)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -154,8 +161,8 @@ async def test_a_change_of_the_source_takes_the_answer_away(hasten: Hasten) -> N
     assert (await hasten.ask(question, knowledge=["help"])).cache == "miss"
 
 
-def post(url: str, key: str, body: object) -> tuple[int, bytes]:
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+def post(url: str, key: str, body: object, **more: str) -> tuple[int, bytes]:
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **more}
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     try:
         with urllib.request.urlopen(request) as answer:
@@ -181,6 +188,60 @@ async def test_the_gateway_answers_who_has_a_key(system: System, hasten: Hasten)
     assert json.loads(answer)["choices"][0]["message"]["content"].split() == ANSWER.split()
     status, _ = await asyncio.to_thread(post, url, "hk-nobody", body)
     assert status == 401
+
+
+async def test_a_request_is_one_tree_of_spans_through_every_process(system: System, hasten: Hasten) -> None:
+    await hasten.ingest("hours", Document(id="bergen", text="The shop in Bergen is open from nine to five."))
+    bus = await Bus.connect(system.server.url)
+    key = await keys.create(bus, "acme")
+    await bus.close()
+    body = {
+        "model": "auto",
+        "messages": [{"role": "user", "content": "When is Bergen's open?"}],
+        "knowledge": ["hours"],
+    }
+    url, traces = f"{system.http}/v1/chat/completions", iter(range(1, 1000))
+    async with asyncio.timeout(60):
+        while True:
+            trace = f"{next(traces):032x}"
+            asked = {"traceparent": f"00-{trace}-00000000000000ab-01"}
+            if (await asyncio.to_thread(post, url, key, body, **asked))[0] != 401:
+                break
+            await asyncio.sleep(0.1)
+    tree = [
+        ("hasten-gateway", "POST /v1/chat/completions", ""),
+        ("hasten-orchestrator", "chat", "hasten-gateway POST /v1/chat/completions"),
+        *(
+            ("hasten-orchestrator", stage, "hasten-orchestrator chat")
+            for stage in ("exact", "embed", "semantic", "retrieve", "route", "lease", "compress", "generate", "store")
+        ),
+        ("hasten-cache", "cache.lookup", "hasten-orchestrator exact"),
+        ("hasten-cache", "cache.lookup", "hasten-orchestrator semantic"),
+        ("hasten-cache", "cache.put", "hasten-orchestrator store"),
+        ("hasten-embedder", "embed", "hasten-orchestrator embed"),
+        ("hasten-retriever", "retrieve", "hasten-orchestrator retrieve"),
+        ("hasten-router", "route", "hasten-orchestrator route"),
+        ("hasten-compressor", "compress", "hasten-orchestrator compress"),
+        ("hasten-worker", "generate", "hasten-orchestrator generate"),
+        ("hasten-worker", "chat sim", "hasten-worker generate"),
+    ]
+
+    def seen() -> list[tuple[str, str, str]]:
+        found = {one.id: one for one in system.receiver.of(trace)}
+        names = {"": ""} | {one.id: f"{one.service} {one.name}" for one in found.values()}
+        return [(one.service, one.name, names.get(one.parent, "")) for one in found.values()]
+
+    def roots() -> list[tuple[str, str]]:
+        found = {one.id: one for one in system.receiver.of(trace)}
+        return [(one.name, one.parent) for one in found.values() if one.parent not in found]
+
+    await until(lambda: set(tree) <= set(seen()) and roots() == [("POST /v1/chat/completions", "00000000000000ab")])
+    assert system.receiver.paths == {"/v1/traces"}
+    (chat,) = [one for one in system.receiver.of(trace) if one.name == "chat sim"]
+    assert chat.attributes["gen_ai.request.model"] == chat.attributes["gen_ai.response.model"] == "sim"
+    assert chat.attributes["gen_ai.usage.output_tokens"] == len(ANSWER.split())
+    said = b"".join(one.span.SerializeToString() for one in system.receiver.of(trace))
+    assert not [secret for secret in ("Bergen", "word7", "nine to five", key) if secret.encode() in said]
 
 
 async def test_losing_an_orchestrator_and_a_worker_loses_no_later_request(system: System, hasten: Hasten) -> None:

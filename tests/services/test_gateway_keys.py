@@ -8,9 +8,23 @@ from scripted_edge import eventually
 
 from hasten.buckets import key_names
 from hasten.bus import Bus
-from hasten.keys import BUCKET, KeyRing, create, ensure_key, revoke, tenant_of
+from hasten.caller import Limits, duration_s
+from hasten.keys import BUCKET, KeyRing, create, ensure_key, limit_tenant, listed, record_of, revoke, tenant_limits
 from hasten.nats_server import NatsServer
+from hasten.settings import SettingsError
 from hasten.topics import BadName
+
+
+async def owner(bus: Bus, key: str) -> str:
+    """The tenant of a key as the bucket has it."""
+    record = await record_of(bus, key)
+    return "" if record is None else record.tenant
+
+
+def whose(ring: KeyRing, key: str) -> str | None:
+    """The tenant of a key as the ring has it."""
+    caller = ring.caller_of(key)
+    return None if caller is None else caller.tenant
 
 
 async def test_a_key_is_unguessable_and_only_its_digest_is_kept(bus: Bus) -> None:
@@ -22,8 +36,8 @@ async def test_a_key_is_unguessable_and_only_its_digest_is_kept(bus: Bus) -> Non
     for name in await key_names(bus, BUCKET):
         entry = await bucket.get(name)
         assert key[3:] not in name + str(entry.value)
-    assert await tenant_of(bus, key) == "acme"
-    assert await tenant_of(bus, key[:-1]) is None
+    assert await owner(bus, key) == "acme"
+    assert await record_of(bus, key[:-1]) is None
 
 
 @pytest.mark.parametrize("tenant", ["", "a b", "a.b", "*", ">", "A", "a\r\nb", "x" * 65])
@@ -36,14 +50,14 @@ async def test_a_ring_knows_old_keys_and_hears_of_new_and_revoked_ones(bus: Bus)
     old = await create(bus, "acme")
     ring = KeyRing(bus, poll_s=3600)
     await ring.start()
-    assert ring.tenant_of(old) == "acme"
-    assert ring.tenant_of("") is None
-    assert ring.tenant_of("hk-\ud800") is None
+    assert whose(ring, old) == "acme"
+    assert whose(ring, "") is None
+    assert whose(ring, "hk-\ud800") is None
     new = await create(bus, "other")
-    await eventually(lambda: ring.tenant_of(new) == "other")
+    await eventually(lambda: whose(ring, new) == "other")
     await revoke(bus, old)
-    await eventually(lambda: ring.tenant_of(old) is None)
-    assert ring.tenant_of(new) == "other"
+    await eventually(lambda: whose(ring, old) is None)
+    assert whose(ring, new) == "other"
     await ring.close()
 
 
@@ -55,10 +69,10 @@ async def test_a_record_that_is_none_gives_nobody_access(bus: Bus) -> None:
     await ring.start()
     for record in (b"", b"{", b'{"tenant":"a.b"}', b'{"tenant":7}', b"[]"):
         await bucket.put(name, b'{"tenant":"acme"}')
-        await eventually(lambda: ring.tenant_of(key) == "acme")
+        await eventually(lambda: whose(ring, key) == "acme")
         await bucket.put(name, record)
-        await eventually(lambda: ring.tenant_of(key) is None)
-        assert await tenant_of(bus, key) is None
+        await eventually(lambda: whose(ring, key) is None)
+        assert await record_of(bus, key) is None
     await ring.close()
 
 
@@ -70,24 +84,97 @@ async def test_a_ring_hears_of_a_revocation_after_the_server_was_restarted(tmp_p
     await ring.start()
     await server.stop(kill=True)
     await asyncio.sleep(0.2)
-    assert ring.tenant_of(key) == "acme"
+    assert whose(ring, key) == "acme"
     again = await NatsServer(tmp_path / "jetstream", port=server.port).start()
     await eventually(lambda: bus.connected)
     other = await Bus.connect(again.url)
     await revoke(other, key)
-    await eventually(lambda: ring.tenant_of(key) is None)
+    await eventually(lambda: whose(ring, key) is None)
     await ring.close()
     await other.close()
     await bus.close()
     await again.stop(kill=True)
 
 
+async def test_a_caller_is_known_by_all_that_was_said_when_its_key_was_made(bus: Bus) -> None:
+    limits = Limits(requests_per_minute=60, tokens_per_minute=9000, budget_usd=2.5, budget_per="day")
+    key = await create(bus, "acme", "laptop", operator=True, limits=limits, expires_s=3600)
+    plain = await create(bus, "acme")
+    ring = KeyRing(bus)
+    await ring.start()
+    caller, other = ring.caller_of(key), ring.caller_of(plain)
+    assert caller is not None
+    assert other is not None
+    assert (caller.operator, caller.limits, caller.tenant_limits) == (True, limits, Limits())
+    assert (other.operator, other.limits) == (False, Limits())
+    assert caller.key_id != other.key_id
+    shared = Limits(requests_per_minute=100)
+    await limit_tenant(bus, "acme", shared)
+    await eventually(lambda: (known := ring.caller_of(plain)) is not None and known.tenant_limits == shared)
+    assert await tenant_limits(bus) == {"acme": shared}
+    await ring.close()
+
+
+async def test_a_list_of_keys_shows_none_and_an_id_is_enough_to_take_one_back(bus: Bus) -> None:
+    made = [await create(bus, "acme", f"number {number}") for number in range(3)]
+    found = await listed(bus)
+    assert [key.record.label for key in found] == [f"number {number}" for number in range(3)]
+    for key, shown in zip(made, found, strict=True):
+        assert key.startswith(shown.record.prefix)
+        assert key[len(shown.record.prefix) :] not in str(shown)
+    assert await revoke(bus, found[1].id)
+    assert not await revoke(bus, found[1].id)
+    assert not await revoke(bus, made[1])
+    for none in ("", "hk-", found[0].id[:-1], "*", ">"):
+        assert not await revoke(bus, none)
+    assert await revoke(bus, made[2])
+    assert [key.id for key in await listed(bus)] == [found[0].id]
+
+
+async def test_an_expired_key_is_not_known(bus: Bus) -> None:
+    key, lasting = await create(bus, "acme", expires_s=0.001), await create(bus, "acme", expires_s=3600)
+    ring = KeyRing(bus)
+    await ring.start()
+    assert whose(ring, lasting) == "acme"
+    await eventually(lambda: whose(ring, key) is None)
+    await ring.close()
+
+
+async def test_a_record_of_the_first_version_is_a_key_without_limits(bus: Bus) -> None:
+    key = await create(bus, "acme")
+    bucket = await bus.js.key_value(BUCKET)
+    (name,) = await key_names(bus, BUCKET)
+    await bucket.put(name, b'{"tenant":"acme","label":"old","created_ms":1764460800000}')
+    ring = KeyRing(bus)
+    await ring.start()
+    caller = ring.caller_of(key)
+    assert caller is not None
+    assert (caller.tenant, caller.operator, caller.limits) == ("acme", False, Limits())
+    await ring.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("45s", 45), ("90m", 5400), ("12h", 43200), ("30d", 2592000), ("1w", 604800)]
+)
+def test_a_duration_is_a_number_and_a_unit(text: str, seconds: float) -> None:
+    assert duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "d", "30", "30x", "-1d", "0d", "1.5h", "٣d", "30 d", "9" * 12 + "d"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="no duration"):
+        duration_s(text)
+
+
 async def test_the_first_key_is_made_once_and_can_be_shown_again(bus: Bus, tmp_path: Path) -> None:
     data = tmp_path / "not" / "there"
     key = await ensure_key(bus, "demo", data)
     assert await ensure_key(bus, "demo", data) == key
+    record = await record_of(bus, key)
+    assert record is not None
+    assert record.operator
     assert (data / "demo.key").stat().st_mode & 0o777 == 0o600
-    assert await tenant_of(bus, key) == "demo"
+    assert await owner(bus, key) == "demo"
 
 
 async def test_a_kept_key_that_does_not_work_is_replaced(bus: Bus, tmp_path: Path) -> None:
@@ -100,6 +187,6 @@ async def test_a_kept_key_that_does_not_work_is_replaced(bus: Bus, tmp_path: Pat
         path.write_bytes(content)
         path.chmod(0o644)
         made = await ensure_key(bus, "demo", tmp_path)
-        assert await tenant_of(bus, made) == "demo"
+        assert await owner(bus, made) == "demo"
         assert path.read_text() == f"{made}\n"
         assert path.stat().st_mode & 0o777 == 0o600

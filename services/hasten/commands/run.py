@@ -22,7 +22,9 @@ def run(
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which model of the table a worker runs. Else the first.")
     ] = None,
-    metrics: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Expose metrics for Prometheus.")] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Expose metrics for Prometheus. Else HASTEN_METRICS.")
+    ] = None,
 ) -> None:
     """Run one service until SIGTERM or Ctrl-C, which drains it."""
     raise typer.Exit(launch(service, Options(nats=nats, data=data, config=config, model=model, metrics=metrics)))

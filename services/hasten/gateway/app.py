@@ -1,6 +1,7 @@
 """The ASGI application: which path is answered by what, how errors look, and how many requests are let in."""
 
 import contextlib
+from collections.abc import Iterable
 
 import msgspec
 from starlette.applications import Starlette
@@ -15,6 +16,7 @@ from hasten.gateway.embeddings import Embeddings
 from hasten.gateway.errors import error_headers, error_object, status_of
 from hasten.gateway.health import Health
 from hasten.gateway.models import Catalogue
+from hasten.gateway.rates import HEADERS as RATES
 from hasten.limit import Limit
 from hasten.messages.failure import Failed, Failure
 from hasten.telemetry import counter, gauge, logger, where
@@ -53,8 +55,10 @@ async def _on_bug(request: Request, error: Exception) -> Response:
     return error_response(failure, request.scope)
 
 
-def build_app(chat: Chat, embeddings: Embeddings, catalogue: Catalogue, health: Health, *, limit: int) -> "Door":
-    """The application, of which at most `limit` requests are let in at once."""
+def build_app(
+    chat: Chat, embeddings: Embeddings, catalogue: Catalogue, health: Health, *, limit: int, more: Iterable[Route] = ()
+) -> "Door":
+    """The application with `more` routes, of which at most `limit` requests are let in at once."""
     routes = [
         Route("/v1/chat/completions", chat, methods=["POST"]),
         Route("/v1/embeddings", embeddings, methods=["POST"]),
@@ -63,11 +67,12 @@ def build_app(chat: Chat, embeddings: Embeddings, catalogue: Catalogue, health: 
         Route("/healthz", health.healthz),
         Route("/readyz", health.readyz),
         Route("/metrics", health.metrics),
+        *more,
     ]
     handlers = {Failed: _on_failed, HTTPException: _on_http, Exception: _on_bug}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
-    return Door(app, limit, frozenset(route.path.partition("{")[0].rstrip("/") for route in routes))
+    return Door(app, limit, frozenset(route.path.partition("{")[0].rstrip("/") or "/" for route in routes))
 
 
 class Door:
@@ -79,11 +84,13 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One HTTP request."""
-        path = self._label(scope["path"])
+        path = self.label(scope["path"])
 
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _responses.labels(path, message["status"]).inc()
+                rates = [(name.encode(), value.encode()) for name, value in scope.get(RATES, {}).items()]
+                message = {**message, "headers": [*message.get("headers", ()), *rates]}
             await send(message)
 
         limited = path.startswith("/v1/")
@@ -100,7 +107,8 @@ class Door:
             self.active -= 1
             _active.dec()
 
-    def _label(self, path: str) -> str:
+    def label(self, path: str) -> str:
+        """The route of a path, as metrics and spans have it: any that we do not serve is `other`."""
         if path in self._paths:
             return path
-        return "/v1/models" if path.startswith("/v1/models/") else "other"
+        return next((known for known in ("/v1/models", "/page") if path.startswith(f"{known}/")), "other")

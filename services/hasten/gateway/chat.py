@@ -4,11 +4,13 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from hasten.bus import Bus
-from hasten.gateway.access import tenant_of
+from hasten.gateway.access import caller_of
 from hasten.gateway.body import Gone, read_object
 from hasten.gateway.domain import ask_of, request_id_of
 from hasten.gateway.exchange import Exchange
 from hasten.gateway.head import Head
+from hasten.gateway.meter import estimated_tokens
+from hasten.gateway.rates import Rates
 from hasten.gateway.settings import Settings
 from hasten.keys import KeyRing
 from hasten.messages.failure import Failed
@@ -21,8 +23,8 @@ REQUEST_ID = "hasten.request_id"
 class Chat:
     """The endpoint, as an ASGI application. Faults of the caller are answered before anything goes to the bus."""
 
-    def __init__(self, bus: Bus, settings: Settings, keys: KeyRing) -> None:
-        self._bus, self._settings, self._keys = bus, settings, keys
+    def __init__(self, bus: Bus, settings: Settings, keys: KeyRing, rates: Rates) -> None:
+        self._bus, self._settings, self._keys, self._rates = bus, settings, keys, rates
         self._live: set[Exchange] = set()
 
     @property
@@ -34,19 +36,21 @@ class Chat:
         """Answers one request; raises Failed while nothing has been sent."""
         headers = Headers(scope=scope)
         scope[REQUEST_ID] = request_id = request_id_of(headers) or random_id()
-        tenant = tenant_of(headers, self._keys)
+        caller = caller_of(headers, self._keys)
         limit, timeout_s = self._settings.max_body_bytes, self._settings.read_timeout_s
         try:
             plain = await read_object(headers, receive, limit=limit, timeout_s=timeout_s)
         except Gone:
             return
-        ask = ask_of(plain, headers, tenant)
-        exchange = Exchange(self._bus, self._settings, tenant, ask, Head(request_id, ask.model))
+        ask = ask_of(plain, headers, caller.tenant)
+        grant = await self._rates.admit(caller, scope, tokens=estimated_tokens(plain))
+        exchange = Exchange(self._bus, self._settings, caller.tenant, ask, Head(request_id, ask.model), grant)
         self._live.add(exchange)
         try:
             await exchange.run(receive, send)
         finally:
             self._live.discard(exchange)
+            grant.end()
 
     def end_all(self) -> None:
         """Ends every chat that is being answered with a failure that its reader sees."""

@@ -15,6 +15,7 @@ from hasten.gateway.completion import Completion
 from hasten.gateway.domain import Ask
 from hasten.gateway.feed import Feed
 from hasten.gateway.head import Head
+from hasten.gateway.rates import Grant
 from hasten.gateway.settings import Settings
 from hasten.gateway.sse import HEADERS, PING, Frames
 from hasten.messages.chat import CHAT, Chunk, Done, Ping
@@ -29,10 +30,10 @@ class Exchange:
     """Answers one HTTP caller (`run`). Three things go on side by side: events come in from the bus, the answer goes
     out, and the connection is watched. Whichever way it ends, a request that is still being worked on is cancelled."""
 
-    def __init__(self, bus: Bus, settings: Settings, tenant: str, ask: Ask, head: Head) -> None:
+    def __init__(self, bus: Bus, settings: Settings, tenant: str, ask: Ask, head: Head, grant: Grant) -> None:
         self._bus, self._settings, self._tenant, self._ask, self._head = bus, settings, tenant, ask, head
         self._feed = Feed(settings.max_unsent_bytes)
-        self._over = False
+        self._over, self._grant = False, grant
         self._created = int(time.time())
 
     async def run(self, receive: Receive, send: Send) -> None:
@@ -80,6 +81,7 @@ class Exchange:
     async def _pump(self, stream: ChatStream) -> None:
         async for event in stream:
             self._head.see(event)
+            self._grant.see(event)
             if not isinstance(event, Ping):
                 self._feed.put(event)
             self._over = isinstance(event, Done | Failure)

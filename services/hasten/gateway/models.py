@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from hasten.bus import Bus
 from hasten.deadline import now_ms
-from hasten.gateway.access import tenant_of
+from hasten.gateway.access import caller_of
 from hasten.keys import KeyRing
 from hasten.messages.failure import Failed
 from hasten.messages.route import MODELS, ModelInfo, ModelList, Models
@@ -41,7 +41,7 @@ class Catalogue:
         raise Failed("model_not_found", "there is no model of this name", param="model")
 
     async def _entries(self, request: Request) -> list[dict[str, Any]]:
-        tenant = tenant_of(request.headers, self._keys)
+        tenant = caller_of(request.headers, self._keys).tenant
         found = await self._bus.request(MODELS, Models(), deadline_ms=now_ms() + TIMEOUT_S * 1000, tenant=tenant)
         if not isinstance(found, ModelList):
             raise Failed.of(found)

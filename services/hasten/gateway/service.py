@@ -6,10 +6,13 @@ from hasten.bus import Bus
 from hasten.gateway.app import build_app
 from hasten.gateway.chat import Chat
 from hasten.gateway.embeddings import Embeddings
+from hasten.gateway.face import Face
 from hasten.gateway.health import Health
 from hasten.gateway.models import Catalogue
+from hasten.gateway.rates import Rates
 from hasten.gateway.server import HttpServer
 from hasten.gateway.settings import Settings
+from hasten.gateway.traced import traced
 from hasten.keys import KeyRing
 from hasten.service import Service
 
@@ -19,10 +22,13 @@ class Gateway:
 
     def __init__(self, bus: Bus, settings: Settings, keys: KeyRing) -> None:
         self._keys = keys
-        self._chat = Chat(bus, settings, keys)
-        embeddings, catalogue = Embeddings(bus, settings, keys), Catalogue(bus, keys)
-        self._app = build_app(self._chat, embeddings, catalogue, Health(bus), limit=settings.max_requests)
-        self._http = HttpServer(self._app, settings.http, settings.write_timeout_s)
+        self._rates = Rates(bus)
+        self._chat = Chat(bus, settings, keys, self._rates)
+        embeddings, catalogue = Embeddings(bus, settings, keys, self._rates), Catalogue(bus, keys)
+        self._face = Face(bus, settings, keys)
+        more = self._face.routes
+        self._app = build_app(self._chat, embeddings, catalogue, Health(bus), limit=settings.max_requests, more=more)
+        self._http = HttpServer(traced(self._app, bus.tracing), settings.http, settings.write_timeout_s)
         self.service = Service(bus, "gateway", "Serves OpenAI's HTTP API", report=self.report)
 
     @property
@@ -33,6 +39,7 @@ class Gateway:
     async def start(self) -> None:
         """Returns when requests are answered; raises SettingsError for an address it cannot have, and Failed."""
         await self._keys.start()
+        await self._face.start()
         await self._http.start()
         await self.service.start()
 
@@ -47,13 +54,17 @@ class Gateway:
 
     async def drain(self) -> None:
         """Accepts nothing more and returns when every answer has been sent."""
+        self._face.end()
         await self._http.drain()
         await self.service.drain()
 
     async def close(self) -> None:
         """Ends what is left: each stream with an error that says why."""
         self._chat.end_all()
+        self._face.end()
         await self._http.close()
+        await self._face.close()
+        await self._rates.close()
         await self._keys.close()
         await self.service.close()
 

@@ -10,7 +10,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     own. `ping_s` of silence bring a comment on the stream (0: never). A caller may take `read_timeout_s` to send its
     request; one that takes nothing of what was sent for `write_timeout_s` is cut off, and so is one that has
     `max_unsent_bytes` of its answer waiting. An orchestrator that says nothing for `silence_s` is lost: it pings
-    twice a second; another one is asked for `resume_s` to go on with the answer."""
+    twice a second; another one is asked for `resume_s` to go on with the answer.
+    At most `max_boards` live boards are read at once, and each is told of the figures every `board_s`."""
 
     http: str = "127.0.0.1:8080"
     max_body_bytes: int = 1024 * 1024
@@ -23,3 +24,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_unsent_bytes: int = 1024 * 1024
     silence_s: float = 1.5
     resume_s: float = 15.0
+    max_boards: int = 64
+    board_s: float = 1.0

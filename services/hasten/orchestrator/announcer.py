@@ -11,11 +11,19 @@ from hasten.messages.chat import FINISHED, Done, Finished
 from hasten.messages.failure import Failed
 from hasten.orchestrator.permission import outcome_of
 from hasten.orchestrator.reader import Reader
-from hasten.telemetry import counter, histogram
+from hasten.telemetry import PER_TOKEN, Names, counter, histogram
 from hasten.topics import random_id
 
 _answers = counter("answers_total", "Requests that ended, by source of the answer or failure code", "source")
-_ttft = histogram("ttft_seconds", "From a request's arrival to its first chunk", "source")
+_tenants = counter(
+    "tenant_requests_total", "Requests that ended, by tenant; those beyond the first 64 are other", "tenant"
+)
+_ttft = histogram("time_to_first_token_seconds", "From a request's arrival to its first chunk", "source")
+_tpot = histogram(
+    "time_per_output_token_seconds", "Per token after the first one of a generated answer", buckets=PER_TOKEN
+)
+_latency = histogram("e2e_request_latency_seconds", "From a request's arrival to its end", "source")
+_stage = histogram("stage_duration_seconds", "Time of a stage of requests that were generated for", "stage")
 
 
 class Announcer:
@@ -24,6 +32,14 @@ class Announcer:
     def __init__(self, bus: Bus) -> None:
         self._bus, self._source, self._finished = bus, random_id(), 0
         self.counts: dict[str, int] = {}
+        self._tenants = Names()
+
+    def _generated(self, reader: Reader, done: Done) -> None:
+        later = done.usage.completion_tokens - 1
+        if later > 0 and not reader.resumed:
+            _tpot.observe(max(0.0, reader.watch.elapsed_ms() - reader.ttft_ms) / 1000 / later)
+        for stage, took_ms in done.timings_ms.items():
+            _stage.labels(stage).observe(took_ms / 1000)
 
     async def announce(self, reader: Reader) -> None:
         """Says how the request of a reader has ended."""
@@ -34,8 +50,12 @@ class Announcer:
         self._finished += 1
         self.counts[source] = self.counts.get(source, 0) + 1
         _answers.labels(source).inc()
+        _tenants.labels(self._tenants.of(call.tenant)).inc()
+        _latency.labels(source).observe(reader.watch.elapsed_ms() / 1000)
         if reader.chunks and not reader.resumed:
             _ttft.labels(source).observe(reader.ttft_ms / 1000)
+        if source == "miss":
+            self._generated(reader, done)
         flight = reader.flight
         found = outcome_of(done.cache, reader.hit, flight.miss if flight else None, asked=plan.read_exact)
         event = Finished(

@@ -15,6 +15,7 @@ from hasten.messages.route import Routed
 from hasten.orchestrator.domain import stops
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.results import Result
+from hasten.orchestrator.timeline import Mark, Outcome
 from hasten.stream import Stream
 
 
@@ -67,10 +68,18 @@ class Attempt:
     """
 
     def __init__(
-        self, bus: Bus, flight: Flight, routed: Routed, body: Generate, request_id: str, silence_s: float
+        self,
+        bus: Bus,
+        flight: Flight,
+        routed: Routed,
+        body: Generate,
+        request_id: str,
+        silence_s: float,
+        *,
+        beside: bool = False,
     ) -> None:
         self._bus, self._flight, self._body, self._silence_s = bus, flight, body, silence_s
-        self.routed, self.request_id = routed, request_id
+        self.routed, self.request_id, self.beside = routed, request_id, beside
         self.since_ms = 0.0
         """When it was started, by the flight's watch."""
         self.confidence: Confidence | None = None
@@ -79,10 +88,13 @@ class Attempt:
         self._result: Result | None = None
         self._stream: Stream | None = None
         self._first: Chunk | Done | Failure | None = None
+        self._marks: list[Mark] = []
 
     async def start(self) -> None:
         """Asks the worker; raises Failed when the request cannot be sent."""
         self.since_ms = self._flight.watch.elapsed_ms()
+        names = ("hedge",) if self.beside else ("generate", "first_token")
+        self._marks = [self._flight.timeline.begin(name) for name in names]
         flight, request = self._flight, f"{self._flight.tenant}/{self._flight.asked}"
         self._result = flight.results.begin(flight.id, self.routed.slug, self.routed.worker, request)
         self._stream = await self._bus.stream(
@@ -92,7 +104,7 @@ class Attempt:
             worker=self.routed.worker,
             deadline_ms=self._flight.deadline_ms,
             request_id=self.request_id,
-            headers={TENANT: self._flight.tenant},
+            headers={TENANT: self._flight.tenant, **(self._marks[0].headers or {})},
             idle_s=self._silence_s,
             probe="worker",
         )
@@ -118,10 +130,24 @@ class Attempt:
 
     async def _heard(self) -> Chunk | Done | Failure:
         event = await self._next()
+        self._mark(event)
         if self._result is not None:
             no_fault = isinstance(event, Failure) and cut_off(event, self._bus)
             self._result.heard(msgspec.structs.replace(event, code="disconnected") if no_fault else event)
         return event
+
+    def _mark(self, event: Chunk | Done | Failure) -> None:
+        where = f"{self.routed.model} on {self.routed.worker}"
+        if isinstance(event, Failure):
+            self._end("failed", f"{where}: {event.code}", event.code)
+        elif isinstance(event, Done):
+            self._end("ran", where)
+        elif self._marks[-1].name == "first_token":
+            self._marks[-1].end("ran", where)
+
+    def _end(self, outcome: Outcome, reason: str, code: str = "") -> None:
+        for mark in self._marks:
+            mark.end(outcome, reason, code)
 
     async def _next(self) -> Chunk | Done | Failure:
         if self._stream is not None:
@@ -140,6 +166,7 @@ class Attempt:
 
     async def aclose(self) -> None:
         """Leaves the worker; one that has not ended is told to stop."""
+        self._end("cancelled", f"{self.routed.model} on {self.routed.worker}: left before its end")
         if self._stream is not None:
             await self._stream.aclose()
         if self._result is not None:

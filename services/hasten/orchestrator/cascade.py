@@ -69,10 +69,12 @@ class Cascade:
         Returns the chunks that may be shown, and how it ended, if it has: with an Escalation where `find` has brought a
         better model. Without one, and without the time for it, the draft is the answer.
         """
-        chunks, ended = await _held(attempt, tokens)
+        with self._flight.timeline.begin("cascade") as mark:
+            chunks, ended = await _held(attempt, tokens)
+            why = None if isinstance(ended, Failure) else self._doubt(attempt, chunks, ended)
+            mark.end("failed" if isinstance(ended, Failure) else "ran", f"doubted: {why}" if why else "not doubted")
         if isinstance(ended, Failure):
             return [], ended
-        why = self._doubt(attempt, chunks, ended)
         left_ms, spent_ms = self._flight.deadline_ms - now_ms(), self._flight.watch.elapsed_ms() - attempt.since_ms
         better = await find() if why is not None and in_time(left_ms, spent_ms) else None
         self._tell(attempt, why, better is not None)

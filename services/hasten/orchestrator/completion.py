@@ -113,6 +113,7 @@ class Completion:
         keeps = fresh and passed and not flight.volatile
         if not keeps:
             reason = "stale" if not fresh else "volatile" if flight.volatile else "verification"
+            flight.timeline.skip("store", reason)
             self._flight.note("cache", {"hit": None, "stored": False, "reason": reason})
         flight.say(done_of(flight, answer, "miss"))
         if self._compressed is not None:

@@ -38,6 +38,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     searchable: bool
     needs: list[str]
     prompt_tokens: int
+    explain: bool = False
 
     @property
     def embeds(self) -> bool:
@@ -92,6 +93,7 @@ def plan_of(request: ChatRequest) -> Plan:
             top_logprobs=request.top_logprobs,
         ),
         prompt_tokens=int(sum(len(turn.text) for turn in request.messages) / CHARS_PER_TOKEN) + 8,
+        explain=request.explain,
     )
 
 

@@ -12,6 +12,7 @@ from hasten.messages.chat import Chunk, Done, Note, Turn
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.follow import Basis
 from hasten.orchestrator.results import Results
+from hasten.orchestrator.timeline import Observer, Timeline
 from hasten.telemetry import Stopwatch, logger, where
 from hasten.topics import random_id
 
@@ -29,13 +30,23 @@ class Flight:
     generates it. A `volatile` one rests on what no change event speaks of: it is not kept, and nobody joins any more.
     """
 
-    def __init__(self, tenant: str, deadline_ms: float, *, tags: list[str], read_seq: int, results: Results) -> None:
+    def __init__(
+        self,
+        tenant: str,
+        deadline_ms: float,
+        *,
+        tags: list[str],
+        read_seq: int,
+        results: Results,
+        observer: Observer | None = None,
+    ) -> None:
         self.results = results
         self.asked = ""
         """The id of the request that it was begun for."""
         self.tenant, self.deadline_ms, self.tags, self.read_seq = tenant, deadline_ms, tags, read_seq
         self.id = random_id()
         self.watch = Stopwatch()
+        self.timeline = Timeline(self.watch.elapsed_ms, observer)
         self.model = self.slug = self.worker = ""
         self.prompt: list[Turn] = []
         self.sources: list[dict[str, Any]] = []
@@ -77,6 +88,8 @@ class Flight:
         if isinstance(event, Chunk):
             self.chunks += 1
         self.ended = isinstance(event, (Done, Failure))
+        if self.ended:
+            self.timeline.close(event.cache if isinstance(event, Done) else None)
         self._events.append(event)
         more, self._more = self._more, asyncio.Event()
         more.set()

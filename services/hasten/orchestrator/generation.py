@@ -155,7 +155,7 @@ class Generation:
 
         async def second() -> Attempt | None:
             other = await reroute.beside(routed, [*failed, routed.worker])
-            return None if other is None else self._new(other, messages, f"{attempt_id}-h")
+            return None if other is None else self._new(other, messages, f"{attempt_id}-h", beside=True)
 
         self._at(routed)
         if flight.chunks or self._request.priority < 0:
@@ -169,10 +169,10 @@ class Generation:
             failed += race.failed
             return winner.routed, await self._read(winner, messages, failed, reroute)
 
-    def _new(self, routed: Routed, messages: list[Turn], attempt_id: str) -> Attempt:
+    def _new(self, routed: Routed, messages: list[Turn], attempt_id: str, *, beside: bool = False) -> Attempt:
         held = self._cascade.holds(routed)
         body = generate_of(self._request, routed, messages, "".join(self._text), self._chunks, held)
-        return Attempt(self._bus, self._flight, routed, body, attempt_id, self._settings.silence_s)
+        return Attempt(self._bus, self._flight, routed, body, attempt_id, self._settings.silence_s, beside=beside)
 
     def _at(self, routed: Routed) -> None:
         flight = self._flight

@@ -21,6 +21,18 @@ def forbidden(request: ChatRequest, plan: Plan) -> dict[Permission, str]:
     return found
 
 
+def skipped(request: ChatRequest, plan: Plan) -> dict[str, str]:
+    """The stages of a request that its plan has no use for, with the reason."""
+    may_not = forbidden(request, plan)
+    named = {"exact": "exact", "meaning": "semantic", "share": "lease", "store": "store"}
+    found = {named[what]: why or "it may not be shared" for what, why in may_not.items()}
+    if not request.knowledge:
+        found["retrieve"] = "no knowledge is asked for"
+    if not plan.embeds:
+        found["embed"] = "nobody wants the vector of the question"
+    return found
+
+
 def _in_general(request: ChatRequest, plan: Plan) -> str:
     if request.cache.mode == "off":
         return "cache.mode is off"

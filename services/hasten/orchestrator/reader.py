@@ -9,6 +9,8 @@ from hasten.messages.failure import Failed, Failure
 from hasten.orchestrator.domain import Plan
 from hasten.orchestrator.flight import Flight
 from hasten.orchestrator.relay import SHARED
+from hasten.orchestrator.spans import conclude, link
+from hasten.orchestrator.timeline import data_of, since
 from hasten.service import Call
 from hasten.telemetry import Stopwatch
 
@@ -24,8 +26,9 @@ class Reader:
     """Sends events on to one caller and keeps what Finished says of them.
 
     A caller that has read a part before has been sent `chunks`: the first `skip` of the flight, or else the text
-    `shown`, which the flight says as well and in whatever pieces. It gets what follows, numbered from there. One
-    that `rejoined` has been counted at its flight's worker before.
+    `shown`, which the flight says as well and in whatever pieces. It gets what follows, numbered from there. After the
+    last chunk it has been sent `notes`; the first `left_out` of those that the flight says there are not sent again.
+    One that `rejoined` has been counted at its flight's worker before.
     """
 
     def __init__(
@@ -37,6 +40,8 @@ class Reader:
         chunks: int = 0,
         skip: int = 0,
         shown: str = "",
+        notes: int = 0,
+        left_out: int = 0,
         rejoined: bool = False,
     ) -> None:
         self.call, self.plan, self.deadline_ms = call, plan, deadline_ms
@@ -48,6 +53,7 @@ class Reader:
         self.flight: Flight | None = None
         self.hit: dict[str, Any] = {}
         self._joined = chunks > 0
+        self.notes, self._left_out, self._base = notes, left_out, 0
         self.shared = False
         self._skip, self._shown, self._owed = skip, shown, shown
         self._heard = 0
@@ -57,6 +63,11 @@ class Reader:
         """How many more chunks the caller has been sent than the flight has said; not for one that goes `by_text`,
         which the flight may say in other pieces."""
         return self._first - self._skip
+
+    @property
+    def base(self) -> int:
+        """How many notes the caller had been sent after its last chunk when the flight began."""
+        return self._base
 
     @property
     def by_text(self) -> bool:
@@ -81,13 +92,16 @@ class Reader:
         """Says, once, that the answer is another's as well."""
         if not self._joined:
             self._joined = True
-            await self.call.send(SHARED)
+            await self._note(SHARED)
 
     async def take(self, event: Any, flight: Flight, shared: bool) -> None:
         """Sends an event on, with this caller's own times in the last one; raises Differs."""
         self.shared = shared
         if flight is not self.flight:
             self.flight, self._heard, self._owed = flight, 0, self._shown
+            if shared:
+                link(self.call, flight.timeline)
+            self._base = self.notes - self._left_out
         if isinstance(event, Chunk):
             await self._chunk(event)
         elif isinstance(event, Done | Failure):
@@ -99,7 +113,14 @@ class Reader:
         else:
             if isinstance(event, Note) and event.kind == "cache" and event.data.get("hit"):
                 self.hit = event.data
-            await self.call.send(event)
+            await self._note(event)
+
+    async def _note(self, note: Note) -> None:
+        if self._left_out:
+            self._left_out -= 1
+            return
+        self.notes += 1
+        await self.call.send(note)
 
     async def _chunk(self, chunk: Chunk) -> None:
         self._heard += 1
@@ -118,6 +139,7 @@ class Reader:
         if chunk.seq != self.chunks:
             chunk = structs.replace(chunk, seq=self.chunks)
         self.chunks += 1
+        self.notes = self._left_out = 0
         await self.call.send(chunk)
 
     def _done(self, done: Done, shared: bool) -> Done:
@@ -128,6 +150,10 @@ class Reader:
         return structs.replace(done, ttft_ms=self.ttft_ms, timings_ms=timings, cache=cache, chunks=self.chunks)
 
     async def end(self, event: Done | Failure) -> None:
-        """Sends the last event."""
+        """Sends the last event, and before it what ran when, where that is to be explained."""
         self.ended = event
+        conclude(self.call, event, self.ttft_ms)
+        if self.plan.explain and self.flight is not None:
+            later_ms = self.flight.watch.elapsed_ms() - self.watch.elapsed_ms()
+            await self._note(Note(kind="timeline", data=data_of(since(self.flight.timeline.stages, later_ms))))
         await self.call.send(event)

@@ -50,13 +50,15 @@ class Relay:
                 return "apart"
             self._owed = "".join(chunk.text for chunk in shown)
         while True:
-            answered, outcome = await self._ask(lease)
+            with self._flight.timeline.begin("follow") as mark:
+                answered, outcome = await self._ask(lease, mark.headers or {})
+                mark.end("ran" if outcome == "ended" else "failed", outcome or "silent")
             if outcome is not None:
                 return outcome
             if not answered:
                 return "lost"
 
-    async def _ask(self, lease: Lease) -> tuple[bool, Outcome | None]:
+    async def _ask(self, lease: Lease, headers: dict[str, str]) -> tuple[bool, Outcome | None]:
         """Whether the leader answered, and the outcome unless it is worth to ask it again."""
         self._asked += 1
         self._until_ms = self._flight.deadline_ms
@@ -65,7 +67,7 @@ class Relay:
                 FOLLOW,
                 Follow(key=lease.key),
                 replica=lease.word.leader,
-                headers={TENANT: self._flight.tenant},
+                headers={TENANT: self._flight.tenant, **headers},
                 deadline_ms=self._until_ms,
                 request_id=f"{self._flight.id}-f{self._asked}",
                 idle_s=SILENCE_S,

@@ -7,7 +7,7 @@ word.
 
 import asyncio
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import structs
@@ -56,17 +56,17 @@ def seated(seat: Seat | None, body: Resume) -> bool:
 def reader_of(seat: Seat, body: Resume, call: Call) -> Reader:
     """A reader who goes on where the one of the seat was lost."""
     lost, chunks = seat.reader, body.last + 1
-    deadline_ms = min(call.deadline_ms, lost.deadline_ms)
-    if lost.by_text:
-        return Reader(call, lost.plan, deadline_ms, chunks=chunks, shown="".join(body.shown), rejoined=True)
-    return Reader(call, lost.plan, deadline_ms, chunks=chunks, skip=chunks - lost.offset, rejoined=True)
+    where: dict[str, Any] = {"shown": "".join(body.shown)} if lost.by_text else {"skip": chunks - lost.offset}
+    begins = not lost.by_text and not where["skip"]
+    where |= {"notes": body.notes, "left_out": max(0, body.notes - lost.base) if begins else body.notes}
+    return Reader(call, lost.plan, min(call.deadline_ms, lost.deadline_ms), chunks=chunks, rejoined=True, **where)
 
 
 async def pass_on(bus: Bus, body: Resume, call: Call) -> bool:
     """Sends on what the replica says that has the answer; False when it has not, or not any more, or is lost."""
     stream = await bus.stream(
         REJOIN,
-        Resume(last=body.last),
+        Resume(last=body.last, notes=body.notes),
         replica=body.replica,
         headers={TENANT: call.tenant},
         deadline_ms=call.deadline_ms,

@@ -31,6 +31,7 @@ from hasten.orchestrator.results import Results
 from hasten.orchestrator.seat import Seats
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.share import Share
+from hasten.orchestrator.spans import link, spans
 from hasten.service import Call, Service
 
 CALLERS_FAULT = frozenset({"bad_request", "unsupported", "context_overflow", "model_not_found", "too_large"})
@@ -237,8 +238,8 @@ class Orchestrator:
         return flight
 
     def _new_flight(self, plan: Plan, tenant: str, deadline_ms: float) -> Flight:
-        read_seq = self._freshness.applied
-        return Flight(tenant, deadline_ms, tags=list(plan.tags), read_seq=read_seq, results=self._results)
+        read_seq, tags, observer = self._freshness.applied, list(plan.tags), spans(self._bus.tracing)
+        return Flight(tenant, deadline_ms, tags=tags, read_seq=read_seq, results=self._results, observer=observer)
 
     def _path(
         self, request: ChatRequest, plan: Plan, flight: Flight, share: Share, begun: Resume | None = None
@@ -257,6 +258,7 @@ class Orchestrator:
             raise Failed("not_found", "this replica does not lead that flight any more")
         if not self._joins(flight, call.deadline_ms):
             raise Failed("not_found", "that flight cannot be joined any more")
+        link(call, flight.timeline)
         async with contextlib.aclosing(flight.events()) as events:
             told: Basis | None = flight.basis
             await call.send(told)

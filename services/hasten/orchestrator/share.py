@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 
 from hasten.orchestrator.flight import Flight, Flights
 from hasten.orchestrator.lease import Lease, Leases
+from hasten.orchestrator.timeline import Outcome
 
 
 class Share:
@@ -30,7 +31,12 @@ class Share:
         """A lease of ours, or that of the replica to follow; None to go alone."""
         if self._task is None and self._key and not self._ended:
             self._begin(self._leases.claim(self._key))
-        return await asyncio.shield(self._task) if self._task is not None else None
+        if self._task is None:
+            return None
+        with self._flight.timeline.begin("lease") as mark:
+            lease = await asyncio.shield(self._task)
+            mark.end(*_said(lease))
+        return lease
 
     async def take(self, lease: Lease) -> Lease | None:
         """The same in place of a leader that is lost."""
@@ -65,6 +71,12 @@ class Share:
 
         if self._task is not None:
             self._task.add_done_callback(release)
+
+
+def _said(lease: Lease | None) -> tuple[Outcome, str]:
+    if lease is None:
+        return "failed", "generations are not shared between replicas now"
+    return "ran", "this replica generates" if lease.held else "another replica generates"
 
 
 async def _given(lease: Lease) -> Lease:

@@ -14,8 +14,10 @@ from hasten.messages.route import ROUTE, Route, Routed
 from hasten.orchestrator.attempt import fitted
 from hasten.orchestrator.domain import Plan
 from hasten.orchestrator.flight import Flight
+from hasten.orchestrator.permission import skipped
 from hasten.orchestrator.prefix import prefix_of
 from hasten.orchestrator.settings import Settings
+from hasten.orchestrator.timeline import came_of
 from hasten.topics import Topic
 
 _SLOW = frozenset({"embed", "retrieve"})
@@ -31,19 +33,24 @@ class Stages:
         self._bus, self._settings = bus, settings
         self._request, self._plan, self._flight = request, plan, flight
         self._asked = 0
+        for stage, why in skipped(request, plan).items():
+            flight.timeline.skip(stage, why)
 
     async def _ask(self, stage: str, topic: Topic, body: Any) -> Any:
         since, flight = self._flight.watch.elapsed_ms(), self._flight
         self._asked += 1
         request_id = flight.id if stage == "route" else f"{flight.id}-{stage}-{self._asked}"
-        reply = await self._bus.request(
-            topic,
-            body,
-            tenant=flight.tenant,
-            deadline_ms=flight.deadline_ms,
-            request_id=request_id,
-            again_s=self._again_s(stage),
-        )
+        with flight.timeline.begin("store" if stage == "put" else stage) as mark:
+            reply = await self._bus.request(
+                topic,
+                body,
+                tenant=flight.tenant,
+                deadline_ms=flight.deadline_ms,
+                request_id=request_id,
+                again_s=self._again_s(stage),
+                headers=mark.headers,
+            )
+            mark.end(*came_of(reply))
         self._flight.watch.record(stage, since)
         return reply
 
@@ -84,9 +91,12 @@ class Stages:
         """The vector of the question, None when the embedder cannot be had, and whether it is of the whole question:
         where that is too long for the model it serves to search for passages, and for nothing else."""
         reply = await self._ask("embed", EMBED, Embed(texts=[self._plan.query]))
+        whole = isinstance(reply, Embedded) and not any(reply.truncated)
+        if self._plan.read_semantic and not whole:
+            self._flight.timeline.skip("semantic", "the question cannot be embedded as a whole")
         if not isinstance(reply, Embedded) or not reply.vectors:
             return None, False
-        return reply.vectors[0], not any(reply.truncated)
+        return reply.vectors[0], whole
 
     async def retrieve(self, vector: bytes | None) -> Retrieved:
         """The passages for the question."""

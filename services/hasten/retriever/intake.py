@@ -19,7 +19,7 @@ from hasten.messages.change import STREAM
 from hasten.telemetry import gauge, logger
 
 log = logger("retriever")
-_lag = gauge("retriever_lag", "Messages of the stream that have not been applied")
+_lag = gauge("retriever_lag_messages", "Messages of the stream that have not been applied")
 DURABLE = "retriever"
 MAX_ACK_PENDING = 1024
 TAKE_S = 2.0

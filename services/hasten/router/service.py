@@ -24,12 +24,14 @@ from hasten.router.memory import Memory, missed
 from hasten.router.options import window_of
 from hasten.router.settings import Settings
 from hasten.service import Call, Service
-from hasten.telemetry import counter, gauge, histogram
+from hasten.telemetry import Names, counter, gauge, histogram
 
 _decisions = counter("router_decisions_total", "Decisions by model and kind, failures by their code", "model", "kind")
 _seconds = histogram("router_decide_seconds", "Time of one decision")
-_parked = gauge("router_parked", "Requests that wait for the first worker to have cooled down")
-_placed = counter("router_placed_total", "Requests that this replica has sent to each worker", "model", "worker")
+_parked = gauge("router_parked_requests", "Requests that wait for the first worker to have cooled down")
+_placed = counter(
+    "router_placed_total", "Requests sent to each worker; those beyond the first 64 are other", "model", "worker"
+)
 _TICK_S = 0.02
 
 
@@ -45,6 +47,7 @@ class Router:
         self._news = asyncio.Event()
         self._settled_s = 0.0
         self._sent = self._waiting = 0
+        self._names = Names()
         self._service = Service(bus, "router", "Chooses the model and the worker.", report=self.report)
         self._service.answer(ROUTE, self._on_route, limit=settings.limit, waiting=settings.waiting)
         self._service.answer(MODELS, self._on_models, limit=16, waiting=64)
@@ -108,7 +111,7 @@ class Router:
             return routed(decided, request)
         await self._send(decided, request, call)
         model, worker = decided.option.model.name, decided.option.load.name
-        _placed.labels(model, worker).inc()
+        _placed.labels(model, self._names.of(worker)).inc()
         _decisions.labels(model, decided.kind).inc()
         return routed(decided, request)
 

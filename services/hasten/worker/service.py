@@ -18,23 +18,21 @@ from hasten.messages.failure import Failed, Failure
 from hasten.messages.generate import GENERATE, STATUS, Generate, Status
 from hasten.models import Model
 from hasten.service import Call, Service
-from hasten.telemetry import Stopwatch, counter, histogram, logger
+from hasten.telemetry import Stopwatch, logger
 from hasten.worker.confidence import Tally
 from hasten.worker.domain import check, check_in_time, estimate_tokens, find_model, made_safe, with_defaults
 from hasten.worker.engines import End, Engine, EngineError, engine_class
 from hasten.worker.line import Line, Place
+from hasten.worker.meter import Meter
 from hasten.worker.pace import Pace
 from hasten.worker.settings import Settings
+from hasten.worker.span import GenerationSpan
 from hasten.worker.speed import Speed
 
 log = logger("worker")
 State = Literal["starting", "ready", "draining", "down"]
 LAG_SAMPLES = 5
 """How often the loop's lag is sampled between two statuses."""
-_ttft = histogram("worker_ttft_seconds", "Time from hearing a generation to its first delta", "model")
-_waited = histogram("worker_wait_seconds", "Time a generation waited for a slot", "model")
-_tokens = counter("worker_tokens_total", "Tokens, by kind (prompt, cached, completion)", "model", "kind")
-_crashes = counter("worker_engine_crashes_total", "Times the engine broke and was started again", "model")
 
 
 class Worker:
@@ -54,7 +52,7 @@ class Worker:
         self._engine = make_engine()
         self._line = Line(self._engine.slots, model.engine.queue, settings.tenant_share)
         self._pace = Pace()
-        self._speed = Speed()
+        self._speed, self._meter = Speed(), Meter(model.name)
         self._well: bool | None = None
         """Whether the engine runs; None until its first start has ended."""
         self._draining = False
@@ -126,14 +124,17 @@ class Worker:
         cost_ms = pace.slot_ms(tokens, request.max_tokens)
         async with self._line.place(call.tenant, tokens, cost_ms, request.priority) as place:
             clock.record("queue", 0.0)
-            _waited.labels(self._model.name).observe(clock.elapsed_ms() / 1000)
+            self._meter.waited(clock.elapsed_ms())
             if call.remaining_s() <= 0:
                 raise Failed("deadline", "the deadline passed in the line")
             if place.waited and pace.claims(_now_ms()):
                 check_in_time(0.0, pace.slot_ms(tokens, request.max_tokens), call.remaining_s() * 1000)
             self._check_well()
             began = clock.elapsed_ms()
-            done = await self._answer(with_defaults(made_safe(request), self._defaults()), call, clock, place)
+            request = with_defaults(made_safe(request), self._defaults())
+            with GenerationSpan(self._bus.tracing, self._model, request) as span:
+                done = await self._answer(request, call, clock, place)
+                span.done(done)
             held = clock.elapsed_ms() - began
             first, answer = clock.stages.get("first_token", held), done.usage.completion_tokens
             pace.ended(_now_ms(), tokens, first, answer, held)
@@ -173,7 +174,7 @@ class Worker:
                 if not first:
                     first = clock.elapsed_ms()
                     clock.record("first_token", began)
-                    _ttft.labels(self._model.name).observe(first / 1000)
+                    self._meter.spoke(first)
                 if (note := tally.add(event.logprobs)) is not None:
                     await _say(call, note)
                 await writer.write(event.text, reasoning=event.reasoning, tool_calls=event.tool_calls)
@@ -184,9 +185,7 @@ class Worker:
         usage, name = end.usage, self._model.name
         computed = usage.prompt_tokens - usage.cached_tokens
         self._speed.finished(clock.stages.get("first_token", 0.0), computed, clock.stages["decode"])
-        _tokens.labels(name, "prompt").inc(usage.prompt_tokens)
-        _tokens.labels(name, "cached").inc(usage.cached_tokens)
-        _tokens.labels(name, "completion").inc(usage.completion_tokens)
+        self._meter.done(usage, clock.stages["decode"])
         return Done(
             finish_reason=end.finish_reason,
             usage=usage,
@@ -212,7 +211,7 @@ class Worker:
         if engine is not self._engine or self._well is False:
             return
         log.error("the engine of %s broke (%s)", self._model.name, type(error).__name__)
-        _crashes.labels(self._model.name).inc()
+        self._meter.crashed()
         self._well = False
         if not self._draining:
             self._reviving = self._begin(self._revive(engine))
@@ -254,8 +253,10 @@ class Worker:
 
     async def _announce(self) -> None:
         self._seq += 1
+        status = self.status()
+        self._meter.says(status)
         with contextlib.suppress(nats.errors.Error):
-            await self._bus.publish(STATUS, self.status(), slug=self._model.slug, worker=self.name)
+            await self._bus.publish(STATUS, status, slug=self._model.slug, worker=self.name)
 
     async def _announce_for_ever(self) -> None:
         loop, step = asyncio.get_running_loop(), self._settings.status_interval_s / LAG_SAMPLES

@@ -10,7 +10,8 @@ from hasten.topics import Body, Topic
 
 
 class Resume(Body, frozen=True, kw_only=True, omit_defaults=True):
-    """Asks for the rest of an answer, from the chunk after `last` on; -1 when there was none.
+    """Asks for the rest of an answer, from the chunk after `last` on; -1 when there was none. `notes` is how many notes
+    came after that chunk: where the same generation can be gone on with, they are not sent again.
 
     `replica` is what Accepted said. Where that replica lives this is enough: the answer is still there for a while.
     Where it has gone, another one makes the same prompt again and lets the same model go on. For that it needs the
@@ -26,6 +27,7 @@ class Resume(Body, frozen=True, kw_only=True, omit_defaults=True):
     model: str = ""
     prompt: str = ""
     asked_ms: int = 0
+    notes: int = 0
 
 
 RESUME = Topic(

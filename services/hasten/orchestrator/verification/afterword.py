@@ -50,7 +50,8 @@ class Afterword:
         tasks = self._checks.begin(flight.tenant, asked, until_ms)
         saying = [self._check(one, task, answer) for one, task in tasks.items()]
         try:
-            await asyncio.gather(*saying, *([self._citations(answer, passages, until_ms)] if verifies else []))
+            with flight.timeline.begin("checks"):
+                await asyncio.gather(*saying, *([self._citations(answer, passages, until_ms)] if verifies else []))
         finally:
             for task in tasks.values():
                 task.cancel()
