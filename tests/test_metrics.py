@@ -17,7 +17,7 @@ OTHERS = {name for path in SOURCES for name in re.findall(r'"(?:KV_)?(hasten_[a-
 PAGES = sorted(
     path
     for path in (*ROOT.glob("*.md"), *ROOT.rglob("docs/*.md"), *ROOT.glob("services/hasten/*/README.md"))
-    if ".venv" not in path.parts
+    if ".venv" not in path.parts and path.name != "CHANGELOG.md"
 )
 
 

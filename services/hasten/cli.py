@@ -18,6 +18,7 @@ from hasten.commands import (
     prompts,
     run,
     status,
+    top,
     topics,
     up,
     watch,
@@ -54,6 +55,7 @@ app.command()(explain.explain)
 app.command()(ingest.ingest)
 app.command()(invalidate.invalidate)
 app.command()(status.status)
+app.command()(top.top)
 app.command()(watch.watch)
 app.command()(demo.demo)
 app.command()(topics.topics)

@@ -44,17 +44,16 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
 def metrics() -> list[Metric]:
     """All of them, by name."""
-    roots = sorted({root for root in map(Path, _roots()) if root.is_dir()})
-    declared = (one for root in roots for file in sorted(root.rglob("*.py")) for one in _declared(root, file))
+    declared = (one for root in _roots() for file in sorted(root.rglob("*.py")) for one in _declared(root, file))
     found = {one.name: one for one in declared}
     found |= {name: Metric(name=name, kind=kind, text=text) for name, (kind, text) in _PROCESS.items()}
     return [found[name] for name in sorted(found)]
 
 
-def _roots() -> Iterator[str]:
-    import hasten
-
-    yield from hasten.__path__
+def _roots() -> list[Path]:
+    """Where the source is: in a checkout there are two roots, in an installation one."""
+    here = Path(__file__).parent
+    return [root for root in (here, here.parents[1] / "shared" / "hasten") if root.is_dir()]
 
 
 def _declared(root: Path, file: Path) -> Iterator[Metric]:

@@ -7,11 +7,19 @@ import time
 import traceback
 from collections.abc import Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 
 REGISTRY = CollectorRegistry()
 """The metrics of this process, and of itself as a process; the gateway and `hasten run --metrics` expose them."""
 ProcessCollector(registry=REGISTRY)
+disable_created_metrics()  # type: ignore[no-untyped-call]
 PER_TOKEN = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 """Buckets for the time of one token: those of OpenTelemetry's GenAI conventions, and finer ones below."""
 MOST_NAMES = 64

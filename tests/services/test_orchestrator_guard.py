@@ -1,49 +1,27 @@
 """Rules on what readers are shown: in what is generated, stored, followed, gone on with, and called."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
+import random
 from typing import Any
 
 import msgspec
 import pytest
+from guard_rig import ANSWER, HIDDEN, MAIL, PATIENT_MS, PHONE, ask, guarded
 from patience import until
-from replica_rig import ASK, Gate, events_of, notes, patient, peers, running, text
+from replica_rig import ASK, Gate, notes, peers, text
 from scripted_peers import Scripted
 
 from hasten.bus import Bus
 from hasten.messages.cache import Answer, CacheHit
 from hasten.messages.chat import CHAT, Chunk, Done
-from hasten.messages.failure import Failed
 from hasten.messages.guard import GUARD, GuardSpan, GuardVerdict, GuardWindow
-from hasten.nats_server import NatsServer
 from hasten.orchestrator.guard.rule import GuardRule
-from hasten.orchestrator.service import Orchestrator, build
+from hasten.orchestrator.service import build
 from hasten.orchestrator.settings import Settings
 from hasten.service import Call, Service
 from hasten.settings import SettingsError, settings
 
 __all__ = ["peers"]
-ANSWER = "Write to Ann Lee at ann@example.org today, or call 555 1234."
-MAIL = GuardRule(name="mail", pattern=r"[\w.]+@[\w.]+\w", replacement="[mail]")
-PHONE = GuardRule(name="phone", pattern=r"\b555 \d{4}", action="stop")
-HIDDEN = ANSWER.replace("ann@example.org", "[mail]")
-PATIENT_MS = 30_000
-
-
-@contextlib.asynccontextmanager
-async def guarded(bus: Bus, *rules: GuardRule) -> AsyncIterator[Orchestrator]:
-    made = patient(build(Settings(exact_wait_ms=20, recent_s=60, again_s=0, guard=list(rules)), bus))
-    await made.start()
-    try:
-        yield made
-    finally:
-        await made.drain()
-        await made.close()
-
-
-async def ask(bus: Bus, body: dict[str, Any] = ASK, tenant: str = "acme") -> list[Any]:
-    return await events_of(await bus.stream(CHAT, body, tenant=tenant))
 
 
 def asking(call: str, **fields: Any) -> GuardRule:
@@ -218,69 +196,26 @@ async def test_without_a_word_of_a_rule_nothing_is_shown_or_the_rule_is_left_out
         assert notes(events)["guard"] == {"unanswered": ["names"]}
 
 
-async def test_a_worker_that_is_lost_in_the_middle_of_a_match(bus: Bus, peers: Scripted) -> None:
-    peers.answer = "The key is alpha beta gamma, keep it."
+async def test_a_long_stored_answer_and_a_costly_rule_leave_the_loop_to_others(bus: Bus, peers: Scripted) -> None:
+    """Turns of another task are counted while the answer is read: without turns between there would be a handful."""
+    long = "".join(random.Random(1).choices("ab", k=4_000))
+    peers.exact = CacheHit(kind="exact", entry_id="e1", answer=Answer(text=long, model="m"), lives_s=900)
+    turns = 0
 
-    async def breaks(seq: int, call: Call) -> None:
-        if seq == 4:
-            raise Failed("upstream", "HTTP 502")
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
-    peers.broken = {"w1": breaks}
-    rule = GuardRule(name="key", pattern="alpha beta gamma", replacement="[key]")
-    async with guarded(bus, rule):
+    async with guarded(bus, GuardRule(name="costly", pattern="[ab]*a[ab]{60}c", longest=256)):
+        counting = asyncio.ensure_future(count())
+        before = turns
         events = await ask(bus)
-    assert text(events) == "The key is [key], keep it."
-    assert [one.continues for _, one in peers.generated] == ["", "The key is alpha"]
-    assert not any("alpha" in event.text for event in events if isinstance(event, Chunk))
-
-
-async def test_a_worker_that_is_lost_before_anything_could_be_shown(bus: Bus, peers: Scripted) -> None:
-    peers.answer, peers.continues = "alpha beta gamma delta", False
-
-    async def breaks(seq: int, call: Call) -> None:
-        if seq == 2:
-            raise Failed("upstream", "HTTP 502")
-
-    peers.broken = {"w1": breaks}
-    async with guarded(bus, GuardRule(name="key", pattern="alpha beta gamma", replacement="[key]")):
-        events = await ask(bus)
-    assert text(events) == "[key] delta"
-
-
-async def test_followers_are_shown_the_same_and_go_on_when_their_leader_is_lost(
-    nats_server: NatsServer, peers: Scripted
-) -> None:
-    """The scripted worker goes on by counting characters: the replacement has as many as what it stands for."""
-    hidden = "[hidden address]"[: len("ann@example.org")]
-    peers.answer, gate = ANSWER, Gate(peers, 7)
-    rule = msgspec.structs.replace(MAIL, replacement=hidden)
-    async with running(nats_server, 2, guard=[rule], silence_s=20) as replicas:
-        one, other = replicas.all
-        leading = await replicas.stream(one)
-        await until(lambda: peers.generated)
-        following = await replicas.stream(other)
-        read: list[Any] = []
-        async for event in following:
-            read.append(event)
-            if hidden in text(read) and not one.dead:
-                await one.die()
-                await replicas.forgotten(one)
-                gate.open()
-        await leading.aclose()
-    assert text(read) == ANSWER.replace("ann@example.org", hidden)
-    assert peers.generated[-1][1].continues.startswith(f"Write to Ann Lee at {hidden}")
-
-
-async def test_replicas_with_other_rules_share_no_generation(nats_server: NatsServer, peers: Scripted) -> None:
-    peers.answer, gate = ANSWER, Gate(peers, 1)
-    async with running(nats_server, 1, guard=[MAIL]) as replicas:
-        first = await replicas.stream(replicas.all[0])
-        await until(lambda: len(peers.generated) == 1)
-        replicas.settings = Settings(exact_wait_ms=20, again_s=0)
-        second = await replicas.stream(await replicas.add())
-        await until(lambda: len(peers.generated) == 2)
-        gate.open()
-        assert (text(await events_of(first)), text(await events_of(second))) == (HIDDEN, ANSWER)
+        after = turns
+        counting.cancel()
+    assert text(events) == long
+    assert after - before > 100
 
 
 @pytest.mark.parametrize(

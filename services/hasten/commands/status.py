@@ -1,16 +1,18 @@
 """`hasten status`: what runs, how busy it is, and how often the cache answered."""
 
 from collections import Counter
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import typer
 from rich.console import Console
 from rich.table import Table
 
 from hasten.address import nats_url, without_secret
 from hasten.client import Hasten
+from hasten.commands.diagnosis import NEEDED, Problem, problems
 from hasten.commands.models import problems_of, table_of
-from hasten.commands.options import Json, Nats, Tenant, with_client
+from hasten.commands.options import Json, Nats, Tenant, refuse, with_client
 from hasten.commands.worker_table import wide_console, worker_table
 from hasten.discovery import Running
 from hasten.messages.failure import Failed
@@ -33,17 +35,28 @@ IN_EVERY_REPORT = ("active", "draining", "outstanding", "subscriptions", "tasks"
 """The table of services has these already."""
 
 
-def status(tenant: Tenant = "demo", nats: Nats = None, as_json: Json = False) -> None:
-    """Show the running services, their versions and queues, the models, and the cache's size and hit rates."""
+def status(
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SERVICE", help="A service that is not meant to be there; may be repeated."),
+    ] = None,
+    tenant: Tenant = "demo",
+    nats: Nats = None,
+    as_json: Json = False,
+) -> None:
+    """Show what runs, how busy it is, what is wrong and what to do; exits with 1 if something is missing."""
+    if unknown := set(without or []) - set(NEEDED):
+        refuse(f"there is no service {', '.join(sorted(unknown))}; there are {', '.join(NEEDED)}")
 
     async def work(hasten: Hasten) -> int:
         services = await hasten.services()
-        models = await models_of(hasten)
+        models, url = await models_of(hasten), without_secret(nats_url(nats))
+        found = problems(services, models, url, without or [])
         if as_json:
-            print(msgspec.json.encode({"services": services, "models": models}).decode())
+            print(msgspec.json.encode({"services": services, "models": models, "problems": found}).decode())
         else:
-            show(wide_console(), without_secret(nats_url(nats)), services, models)
-        return 0 if services else 1
+            show(wide_console(), url, services, models, found)
+        return int(any(one.level == "missing" for one in found))
 
     with_client(nats, tenant, work)
 
@@ -56,7 +69,9 @@ async def models_of(hasten: Hasten) -> list[ModelInfo]:
         return []
 
 
-def show(console: Console, url: str, services: list[Running], models: list[ModelInfo]) -> None:
+def show(
+    console: Console, url: str, services: list[Running], models: list[ModelInfo], found: list[Problem] | None = None
+) -> None:
     """Prints the tables for people."""
     if not services:
         console.print(
@@ -70,6 +85,7 @@ def show(console: Console, url: str, services: list[Running], models: list[Model
         _section(console, "Models", table_of(models))
     if any(model.each for model in models):
         _section(console, "Workers", worker_table(models))
+    _tell(console, found or [])
     for problem in problems_of([one.report for one in services if one.name == "router"]):
         console.print(f"\n{problem}", soft_wrap=True, markup=False)
     if answers := answers_of(services):
@@ -77,6 +93,17 @@ def show(console: Console, url: str, services: list[Running], models: list[Model
     for running in services:
         if running.name in ("cache", "retriever"):
             _section(console, f"{running.name.title()} {running.id[:8]}", _figures(running.report))
+
+
+def _tell(console: Console, found: list[Problem]) -> None:
+    if not found:
+        console.print("\nNothing is missing.")
+        return
+    console.print("\nWhat is wrong", style="bold")
+    for one in found:
+        console.print(f"{one.level}: {one.what}", style="red" if one.level == "missing" else "yellow", soft_wrap=True)
+        console.print(f"  {one.means}", soft_wrap=True)
+        console.print(f"  do: {one.do}", soft_wrap=True)
 
 
 def answers_of(services: list[Running]) -> Counter[str]:

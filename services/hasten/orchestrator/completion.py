@@ -19,6 +19,7 @@ from hasten.orchestrator.guard.rules import NOTE
 from hasten.orchestrator.means import Means
 from hasten.orchestrator.replay import done_of
 from hasten.orchestrator.stages import Stages
+from hasten.orchestrator.verification.afterword import Afterword
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,7 @@ class Completion:
         self._means, self._freshness, self._begun = means, means.freshness, begun
         self._request, self._plan, self._flight, self._stages = request, plan, flight, stages
         self._compressed: Compressed | None = None
+        self._used: list[Passage] = []
         self.stored = False
 
     async def resume(self) -> None:
@@ -68,14 +70,14 @@ class Completion:
             read = [*retrieved.tags, *(tag for one in retrieved.passages for tag in one.tags)]
             flight.tags = list(dict.fromkeys([*flight.tags, *read]))
         self._note_route(prepared.routed, compressed.messages)
-        kept = set(compressed.used)
-        used = [passage for passage in retrieved.passages if passage.id in kept]
+        used = used_of(retrieved.passages, compressed)
         if self._request.knowledge:
             self._note_sources(used, retrieved)
         sizes = {"tokens_before": compressed.tokens_before, "tokens_after": compressed.tokens_after}
         parts = [msgspec.to_builtins(part) for part in compressed.parts] if self._request.explain else []
         self._flight.note("compress", {**sizes, "stable_tokens": compressed.stable_tokens, "parts": parts})
         flight.sources = _sources(used)["passages"]
+        self._used = used
         await self._stream(prepared.routed, compressed.messages, retrieved, prepared.vector)
 
     def _repeat(self, begun: Resume, prepared: Prepared) -> None:
@@ -98,20 +100,25 @@ class Completion:
             guarded.close()
         if found := guarded.found:
             flight.note(NOTE, found)
-        await self._finish(answer, guarded.kept, vector)
+        after = Afterword(means.settings, means.checks, means.shelf, means.guard.of(flight.tenant), flight)
+        used = self._used if reroute.compressed is None else used_of(retrieved.passages, reroute.compressed)
+        await after.say(self._plan.fingerprint.text, answer, used)
+        await self._finish(answer, after.passed, [*guarded.kept, *after.notes], vector)
 
-    async def _finish(self, answer: Answer, kept: list[dict[str, Any]], vector: bytes | None) -> None:
-        """Ends the stream, then stores the answer unless something it depends on changed meanwhile."""
+    async def _finish(self, answer: Answer, passed: bool, kept: list[dict[str, Any]], vector: bytes | None) -> None:
+        """Ends the stream, then stores the answer with the notes to keep, unless something it depends on changed
+        meanwhile or it has not `passed`."""
         flight = self._flight
         fresh = self._freshness.fresh(flight.tenant, flight.tags, flight.read_seq)
-        if not fresh or flight.volatile:
-            reason = "volatile" if fresh else "stale"
+        keeps = fresh and passed and not flight.volatile
+        if not keeps:
+            reason = "stale" if not fresh else "volatile" if flight.volatile else "verification"
             flight.timeline.skip("store", reason)
             self._flight.note("cache", {"hit": None, "stored": False, "reason": reason})
         flight.say(done_of(flight, answer, "miss"))
         if self._compressed is not None:
             self._means.on_prompt(flight, self._compressed, answer, self._request.tools)
-        if self._plan.store and fresh and not flight.volatile:
+        if self._plan.store and keeps:
             sources = [{"kind": "sources", "data": {"passages": flight.sources}}] if flight.sources else []
             put = await self._stages.put(msgspec.structs.replace(answer, notes=[*sources, *kept]), vector)
             self.stored = put is not None
@@ -127,6 +134,12 @@ class Completion:
         if retrieved.reranking is not None:
             about["rerank"] = msgspec.to_builtins(retrieved.reranking)
         self._flight.note("sources", {**_sources(used), **about})
+
+
+def used_of(passages: list[Passage], compressed: Compressed) -> list[Passage]:
+    """The passages of a prompt in the order of their numbers there."""
+    kept = set(compressed.used)
+    return [passage for passage in passages if passage.id in kept]
 
 
 def _sources(used: list[Passage]) -> dict[str, Any]:

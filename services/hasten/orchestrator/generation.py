@@ -8,6 +8,7 @@ import msgspec
 from hasten.bus import Bus
 from hasten.messages.cache import Answer
 from hasten.messages.chat import ChatRequest, Chunk, Done, Turn, Usage
+from hasten.messages.compress import Compressed
 from hasten.messages.failure import RETRYABLE, Failed, Failure
 from hasten.messages.retrieve import Passage
 from hasten.messages.route import Routed
@@ -30,6 +31,8 @@ class Reroute:
         self, stages: Stages, passages: list[Passage], vector: bytes | None, tell: Callable[[Routed, list[Turn]], None]
     ) -> None:
         self._stages, self._passages, self._vector, self._tell = stages, passages, vector, tell
+        self.compressed: Compressed | None = None
+        """The last prompt that was made anew."""
 
     async def find(
         self, last: Routed, messages: list[Turn], failed: list[str], model: str | None, above: str = ""
@@ -40,7 +43,7 @@ class Reroute:
             routed = await self._stages.route(self._vector, model=model, exclude=failed, above=above)
             if _fit(routed) != _fit(last):
                 routed, compressed = await self._stages.compress(routed, self._passages)
-                messages = compressed.messages
+                messages, self.compressed = compressed.messages, compressed
             else:
                 routed = msgspec.structs.replace(routed, max_tokens=last.max_tokens)
         except Failed:

@@ -21,14 +21,11 @@ from hasten.orchestrator.announcer import Announcer
 from hasten.orchestrator.domain import Plan, check_collections, lease_key, plan_of
 from hasten.orchestrator.explain import Explainer
 from hasten.orchestrator.flight import Flight, Flights
-from hasten.orchestrator.guard.rules import Guard
-from hasten.orchestrator.hedge import Hedges
 from hasten.orchestrator.lease import Lease, Leases
-from hasten.orchestrator.means import Means
+from hasten.orchestrator.means import means_of
 from hasten.orchestrator.meter import PromptMeter
 from hasten.orchestrator.path import Path
 from hasten.orchestrator.reader import Differs, Reader
-from hasten.orchestrator.recent import Recent
 from hasten.orchestrator.refresh import Refresher
 from hasten.orchestrator.results import Results
 from hasten.orchestrator.seat import Seats
@@ -44,7 +41,7 @@ EXPLAINED = 16
 JOINABLE_MS = 10_000
 """A generation that has to end sooner, and cannot go on later, is not joined by a request that has more time."""
 FOLLOWERS = 4096
-"""Flights of other replicas that may follow ours at once; a replica follows a flight once, however many read it."""
+"""Flights of other replicas that may follow ours at once; a replica follows each only once."""
 
 
 class Orchestrator:
@@ -54,17 +51,9 @@ class Orchestrator:
         self._bus, self._settings, self._freshness = bus, settings, freshness
         self._flights = Flights()
         self._seats = Seats(settings.grace_s)
-        self._hedges = Hedges(settings.hedge_share, settings.hedge_burst)
         self._meter = PromptMeter()
-        self._means = Means(
-            bus=bus,
-            settings=settings,
-            freshness=freshness,
-            recent=Recent(settings.recent_entries, settings.recent_s),
-            hedges=self._hedges,
-            guard=Guard(bus, settings.guard),
-            on_prompt=self._meter.observe,
-        )
+        self._means = means_of(bus, settings, freshness, self._meter.observe)
+        self._hedges = self._means.hedges
         self._announcer = Announcer(bus)
         self.service = Service(
             bus, "orchestrator", "Answers chat requests", report=self.report, on_cancel=self._seats.on_cancel

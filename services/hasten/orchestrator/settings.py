@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from hasten.orchestrator.guard.rule import GuardRule
+from hasten.orchestrator.verification.checks import CheckSettings
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +28,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `cascade_mean_logprob` and `cascade_min_logprob` (0: no bound); the default is what escalates a fifth of the
     embedded model's answers to questions with a passage (loadtest.cascade), and has to be set for any other.
 
-    `guard` are the rules on what readers are shown (`GuardRule`)."""
+    `guard` are the rules on what readers are shown (`GuardRule`). `verify_ms` is how long the end of an answer waits
+    at most, once its text is there, until its citations have been looked for in its passages and the `checks` of the
+    operator (`CheckSettings`) have answered; 0: neither is done. `verify_stored` says which answers are not stored:
+    those with a sentence that the passages it cites do not bear out (cited), also those with a sentence without a
+    citation that none bears out (all), or none for that (off)."""
 
     limit: int = 512
     waiting: int = 512
@@ -53,3 +58,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     again_s: float = 0.5
     grace_s: float = 3.0
     guard: list[GuardRule] = []
+    verify_ms: float = 50.0
+    verify_stored: Literal["cited", "all", "off"] = "cited"
+    checks: list[CheckSettings] = []

@@ -273,7 +273,7 @@ class Chunk(Reply, frozen=True, kw_only=True, omit_defaults=True):
 
 class Note(Reply, frozen=True, kw_only=True, omit_defaults=True):
     """Something about the answer rather than of it. `kind`: cache, route, hedge, cascade, sources, compress,
-    verification, timeline."""
+    guard, verification, correction, timeline."""
 
     kind: str
     data: dict[str, Any]

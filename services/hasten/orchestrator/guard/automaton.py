@@ -12,8 +12,8 @@ import msgspec
 
 from hasten.orchestrator.guard.program import Node, Program
 
-MOST_STEPS = 20_000
-"""Steps that are remembered of one program, over all of its states, before they are forgotten together."""
+MOST_KEPT = 100_000
+"""Threads in the steps that are remembered of one program, at 100 bytes each, before they are forgotten together."""
 _WORD, _ASCII_WORD = re.compile(r"\w").match, re.compile(r"\w", re.ASCII).match
 Before = tuple[str, ...]
 
@@ -58,7 +58,7 @@ class Automaton:
         """Whether a match may begin with this character."""
         known = self._begins.get(character)
         if known is None:
-            if len(self._begins) >= MOST_STEPS:
+            if len(self._begins) >= MOST_KEPT:
                 self._begins.clear()
             tests = (self._nodes[node].test for node in self._reached(self._start))
             known = self._begins[character] = any(test is not None and test(character) for test in tests)
@@ -82,11 +82,10 @@ class Automaton:
 
     def step(self, state: State, character: str) -> Step:
         """What a character does that `state.steps` does not know yet."""
-        if self._made >= MOST_STEPS:
+        if self._made >= MOST_KEPT:
             self._states.clear()
             self._made = 0
             state.steps.clear()
-        self._made += 1
         open_, matched = self._closure(state, character)
         advanced: dict[int, int] = {}
         for node, rank in open_:
@@ -98,6 +97,7 @@ class Automaton:
         place = {rank: at for at, rank in enumerate(kept)}
         threads = tuple((node, place[rank]) for node, rank in advanced.items())
         after = self._state(threads, character, state.seeking and matched < 0)
+        self._made += 1 + len(threads)
         same = kept == tuple(range(state.ranks))
         step = state.steps[character] = Step(after, kept, same, matched)
         return step

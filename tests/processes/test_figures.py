@@ -1,0 +1,50 @@
+"""A running system as its operator sees it: whole, with every metric that the board and the alerts name."""
+
+import json
+import re
+from pathlib import Path
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+from up_rig import Up, said
+
+from hasten.metrics import metrics
+
+ROOT = Path(__file__).parents[2]
+
+
+async def test_what_the_board_names_is_exposed_and_what_is_exposed_is_listed(up: Up) -> None:
+    http, _ = await up.ready()
+    assert (await said("ask", "When does the tide rise?", data=up.data))[0] == 0
+    async with httpx.AsyncClient() as client:
+        families = list(text_string_to_metric_families((await client.get(f"{http}/metrics")).text))
+    kinds = {f"{one.name}_total" if one.type == "counter" else one.name: one.type for one in families}
+    samples = {sample.name for one in families for sample in one.samples}
+    listed = {one.name: one for one in metrics()}
+    assert {name: kind for name, kind in kinds.items() if name not in listed} == {}
+    assert {name for name, kind in kinds.items() if listed[name].kind != kind} == set()
+    exposed = {sample for name in kinds for sample in listed[name].samples}
+    queries = (ROOT / "deploy/grafana/hasten.json").read_text() + (ROOT / "deploy/prometheus/alerts.yml").read_text()
+    named = {name for name in re.findall(r"\b(?:hasten|process)_[a-z0-9_]+", queries) if "datasource" not in name}
+    assert named
+    assert named - exposed - set(kinds) == set()
+    answered = {
+        "hasten_time_to_first_token_seconds_bucket",
+        "hasten_worker_generation_tokens_total",
+        "hasten_build_info",
+    }
+    assert answered <= samples
+    labels = {label for one in families for sample in one.samples for label in sample.labels}
+    assert not {"request_id", "user", "key"} & labels
+
+
+async def test_a_whole_system_misses_nothing_and_its_figures_are_shown(up: Up) -> None:
+    await up.ready()
+    code, text, errors = await said("status", "--json", data=up.data)
+    assert (code, json.loads(text)["problems"]) == (0, []), errors
+    assert "Nothing is missing." in (await said("status", data=up.data))[1]
+    code, text, errors = await said("top", "--once", "--json", data=up.data)
+    frame = json.loads(text)
+    assert code == 0, errors
+    assert frame["view"]["models"]
+    assert {one["name"] for one in frame["services"]} >= {"gateway", "orchestrator", "cache", "worker"}
