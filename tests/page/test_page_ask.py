@@ -88,7 +88,7 @@ async def test_the_cache_may_be_left_out_and_the_model_chosen(face: Face) -> Non
     await face.answered(QUESTION, "generated")
     await face.by_id("cache").select_option("off")
     await face.by_id("model").select_option("better")
-    await face.answered(QUESTION, "generated")
+    await face.answered(QUESTION, "generated", stored=False)
     assert [route.model for route in face.rig.peers.routes] == ["auto", "better"]
     await face.by_id("cache").select_option("auto")
     await face.by_id("model").select_option("auto")
