@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hasten.gateway.chat import REQUEST_ID, Chat
@@ -57,10 +57,16 @@ async def _on_bug(request: Request, error: Exception) -> Response:
 
 
 def build_app(
-    chat: Chat, embeddings: Embeddings, catalogue: Catalogue, health: Health, *, limit: int, more: Iterable[Route] = ()
+    chat: Chat,
+    embeddings: Embeddings,
+    catalogue: Catalogue,
+    health: Health,
+    *,
+    limit: int,
+    more: Iterable[BaseRoute] = (),
 ) -> "Door":
     """The application with `more` routes, of which at most `limit` requests are let in at once."""
-    routes = [
+    routes: list[BaseRoute] = [
         Route("/v1/chat/completions", chat, methods=["POST"]),
         Route("/v1/responses", Responses(chat), methods=["POST"]),
         Route("/v1/embeddings", embeddings, methods=["POST"]),
@@ -74,7 +80,13 @@ def build_app(
     handlers = {Failed: _on_failed, HTTPException: _on_http, Exception: _on_bug}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
-    return Door(app, limit, frozenset(route.path.partition("{")[0].rstrip("/") or "/" for route in routes))
+    return Door(app, limit, frozenset(map(_label, routes)))
+
+
+def _label(route: BaseRoute) -> str:
+    """The path that requests of a route are counted by."""
+    assert isinstance(route, Route | WebSocketRoute)
+    return route.path.partition("{")[0].rstrip("/") or "/"
 
 
 class Door:
@@ -112,4 +124,4 @@ class Door:
     def _label(self, path: str) -> str:
         if path in self._paths:
             return path
-        return next((known for known in ("/v1/models", "/page") if path.startswith(f"{known}/")), "other")
+        return next((known for known in ("/v1/models", "/v1/stream", "/page") if path.startswith(f"{known}/")), "other")

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 import nats.errors
@@ -17,7 +17,7 @@ from hasten.deadline import now_ms
 from hasten.gateway.account import Account
 from hasten.gateway.allowance import NOTHING, Amount, Lack, Share, shares, shown_duration
 from hasten.gateway.choices import Chosen
-from hasten.gateway.meter import Meter
+from hasten.gateway.meter import Meter, Price
 from hasten.gateway.prices import Prices
 from hasten.messages.chat import Chunk
 from hasten.messages.failure import Failed, Failure
@@ -84,6 +84,11 @@ class Rates:
         finally:
             scope[HEADERS] = _headers([shares(account.spent, limits) for limits, account in held])
         return Grant(taken, amount, Meter(tokens), self._prices)
+
+    @property
+    def prices(self) -> Mapping[str, Price]:
+        """What the models cost, as far as that is known."""
+        return self._prices.known
 
     async def resumed(self, caller: Caller, scope: MutableMapping[str, Any], meter: Meter) -> Grant:
         """The same for an answer that was begun before and is gone on with: it was let in then."""
