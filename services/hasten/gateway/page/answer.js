@@ -43,10 +43,15 @@ export class Answer {
     if (event.type === "chunk") this.chunk(event);
     else if (event.type === "note") this.note(event.kind, event.data);
     else if (event.type === "done") this.done(event);
-    else if (event.type === "lost") say(this.state, "the connection was lost, going on…");
+    else if (event.type === "lost") {
+      this.lost = true;
+      say(this.state, "the connection was lost, trying again…");
+    }
   }
 
   chunk(event) {
+    if (this.lost) say(this.state, "going on");
+    this.lost = false;
     if (this.firstMs === undefined) {
       this.firstMs = performance.now() - this.begun;
       this.mark(this.notes.cache?.hit || "miss", "");

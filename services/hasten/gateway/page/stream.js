@@ -5,6 +5,8 @@ import { GONE, Problem, call, events, explained } from "./api.js";
 import { key } from "./key.js";
 
 const TRIES = 6;
+/** Failures of a gateway that goes, and not of the answer: another one goes on with it. */
+const GOING = ["draining", "disconnected"];
 
 /** Asks, and gives every event to `hear`; ends with the last one. Throws Problem, or anything once `signal` is aborted. */
 export async function ask(body, requestId, signal, hear) {
@@ -17,6 +19,7 @@ export async function ask(body, requestId, signal, hear) {
         last = id || last;
         tries = 0;
         const event = JSON.parse(data);
+        if (event.type === "failure" && GOING.includes(event.code) && !id.endsWith(".end")) break;
         hear(event);
         if (event.type === "done" || event.type === "failure") return;
       }
