@@ -28,7 +28,7 @@ async def test_the_link_that_is_printed_leads_to_a_page_that_answers(browser: Br
     page = await browser.new_page()
     await page.goto(address)
     await expect(page.locator("#who")).to_have_text("demo, operator", timeout=PATIENCE_MS)
-    await expect(page.locator("#model option")).to_have_text(["auto", "smollm2-135m-f16", "smollm2-135m-q8"])
+    await expect(page.locator("#model option", has_text="smollm2-135m-q8")).to_have_count(1)
     for source in ("generated", "exact hit"):
         await page.locator("#question").fill(QUESTION)
         await page.locator("#question").press("Enter")
