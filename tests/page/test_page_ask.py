@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from page_rig import Face
+from page_rig import Face, gateway
 from path_rig import QUESTION, SAME
 from patience import until
 from playwright.async_api import expect
@@ -88,7 +88,7 @@ async def test_the_cache_may_be_left_out_and_the_model_chosen(face: Face) -> Non
     await face.answered(QUESTION, "generated")
     await face.by_id("cache").select_option("off")
     await face.by_id("model").select_option("better")
-    await face.answered(QUESTION, "generated")
+    await face.answered(QUESTION, "generated", stored=False)
     assert [route.model for route in face.rig.peers.routes] == ["auto", "better"]
     await face.by_id("cache").select_option("auto")
     await face.by_id("model").select_option("auto")
@@ -141,3 +141,19 @@ async def test_the_same_question_twice_at_once_is_one_generation(face: Face) -> 
     gate.open.set()
     await expect(face.page.locator("article.answer .chip")).to_have_text(["shared", "generated"])
     assert len(face.rig.peers.generated) == 1
+
+
+async def test_an_answer_goes_on_when_its_gateway_has_gone(face: Face) -> None:
+    gate = Gate(at=3)
+    face.rig.peers.broken["w1"] = gate
+    await face.open()
+    await face.ask(QUESTION)
+    await expect(face.answer.locator(".text")).to_have_text("The tide rises")
+    port, bus = face.gateway.url.rpartition(":")[2], face.gateway.service.bus
+    await face.gateway.close()
+    await expect(face.answer.locator(".state")).to_contain_text("the connection was lost")
+    gate.open.set()
+    face.gateway = gateway(bus, http=f"127.0.0.1:{port}")
+    await face.gateway.start()
+    await expect(face.answer.locator(".chip")).to_have_text("generated")
+    await expect(face.answer.locator(".text")).to_have_text("The tide rises twice a day.")

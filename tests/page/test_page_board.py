@@ -2,7 +2,7 @@
 
 import re
 
-from page_rig import Face, announce, gateway
+from page_rig import Face, gateway, working
 from path_rig import QUESTION, SAME
 from playwright.async_api import expect
 
@@ -31,11 +31,11 @@ async def test_an_operator_sees_workers_and_all_tenants(face: Face) -> None:
     bus = face.gateway.service.bus
     await bus.publish(FINISHED, Finished(source="o", seq=1, request_id="r", outcome="done"), tenant="other")
     await face.open()
-    await announce(bus, seq=9)
     worker = face.by_id("workers").locator("tbody tr")
-    await expect(worker.locator("td").nth(0)).to_have_text("ready")
-    await expect(worker.locator("td").nth(2)).to_have_text("2")
-    await expect(face.by_id("tiles").locator(".tile").nth(3)).to_have_text("In line21 of 4 slots busy")
+    async with working(bus):
+        await expect(worker.locator("td").nth(0)).to_have_text("ready")
+        await expect(worker.locator("td").nth(2)).to_have_text("2")
+        await expect(face.by_id("tiles").locator(".tile").nth(3)).to_have_text("In line21 of 4 slots busy")
     await expect(worker.locator("td").nth(0)).to_have_text("gone")
     await face.answered(QUESTION, "generated")
     await expect(face.by_id("tenants").locator("tbody th")).to_have_text(["acme", "other"])
@@ -52,7 +52,9 @@ async def test_a_tenant_sees_its_own_and_is_offered_no_button(face: Face) -> Non
     await face.answered(QUESTION, "generated")
     await face.answered(QUESTION, "exact hit")
     await expect(face.by_id("tiles").locator(".tile").nth(0)).to_contain_text("1 of 2 answers")
-    await expect(face.by_id("workers").locator("thead th").nth(1)).to_have_text("Workers ready")
+    async with working(bus):
+        await expect(face.by_id("workers").locator("thead th").nth(1)).to_have_text("Workers ready")
+        await expect(face.by_id("workers").locator("tbody tr")).to_have_text(re.compile("^m1[0-9.]+ ms"))
     await expect(face.by_id("tenants-card")).to_be_hidden()
     assert await face.answer.get_by_role("button").count() == 0
 
@@ -67,7 +69,7 @@ async def test_a_published_change_removes_the_answer(face: Face) -> None:
     await face.by_id("tag").press("Enter")
     await expect(face.by_id("change-said")).to_contain_text("1 answer is gone: change")
     await expect(face.by_id("latest").locator("li")).to_contain_text("1 answer document:help/a")
-    await face.answered(QUESTION, "generated")
+    await face.answered(QUESTION, "generated", stored=False)
 
 
 async def test_a_rejected_hit_never_answers_that_question_again(face: Face) -> None:

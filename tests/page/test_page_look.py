@@ -1,5 +1,6 @@
 """How the page looks, as far as it can be computed: contrast, themes, narrow screens, names for what can be used."""
 
+import re
 from typing import Any, Literal
 
 import pytest
@@ -29,12 +30,17 @@ PAIRS = """(root) => {
   const pairs = [];
   while (walker.nextNode()) {
     const one = walker.currentNode.parentElement;
-    if (!walker.currentNode.data.trim() || !one.checkVisibility() || one.closest(":disabled, .unseen, .skip, option")) continue;
+    const text = walker.currentNode.data.trim();
+    if (!text || !one.checkVisibility() || one.closest(":disabled, .unseen, .skip, option")) continue;
     const style = getComputedStyle(one);
-    pairs.push({ text: walker.currentNode.data.slice(0, 40), size: parseFloat(style.fontSize), ink: rgba(style.color), ground: ground(one) });
+    pairs.push({ text, size: parseFloat(style.fontSize), ink: rgba(style.color), ground: ground(one) });
   }
   return pairs;
 }"""
+OUTSIDE = """(main) => [...main.querySelectorAll("*")]
+  .filter((one) => one.checkVisibility() && !one.closest(".unseen, .scale, select"))
+  .filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
+  .map((one) => one.outerHTML.slice(0, 80))"""
 UNNAMED = """(root) => [...root.querySelectorAll("input, select, textarea, button, a, summary, [role=img]")]
   .filter((one) => one.checkVisibility())
   .filter((one) => !one.textContent.trim() && !one.labels?.length && !one.getAttribute("aria-label"))
@@ -59,8 +65,9 @@ async def filled(face: Face) -> None:
     """Shows everything that the page can: answers from each source, a failure, an eviction, a worker."""
     bus = face.gateway.service.bus
     await bus.publish(INVALIDATED, Invalidated(tags=["prices:7"], entries=1, reason="change"), tenant="acme")
-    await face.open()
     await announce(bus, seq=5)
+    await face.open()
+    await expect(face.by_id("workers").locator("tbody tr")).to_have_count(1)
     await face.answered(QUESTION, "generated")
     face.rig.peers.workers = ()
     await face.ask("And what of sandals that nobody has worn yet?")
@@ -98,16 +105,13 @@ async def test_the_theme_can_be_chosen_and_stays(face: Face) -> None:
     assert await body.evaluate(ground) != light
 
 
-@pytest.mark.parametrize("size", [360, 768])
-async def test_a_narrow_screen_shows_all_of_it(face: Face, size: int) -> None:
-    await face.page.set_viewport_size({"width": size, "height": 740})
+async def test_a_narrow_screen_shows_all_of_it(face: Face) -> None:
     await filled(face)
-    assert await face.page.locator("html").evaluate("(root) => root.scrollWidth") <= size
-    outside = await face.page.locator("main").evaluate(
-        "(main) => [...main.querySelectorAll('*')].filter((one) => one.checkVisibility() && !one.closest('.unseen, .scale, select'))"
-        ".filter((one) => one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 80))"
-    )
-    assert outside == []
+    for size in (768, 360):
+        await face.page.set_viewport_size({"width": size, "height": 740})
+        await expect(face.page.locator("main")).to_have_css("grid-template-columns", re.compile(r"^\S+$"))
+        assert await face.page.locator("html").evaluate("(root) => root.scrollWidth") <= size
+        assert await face.page.locator("main").evaluate(OUTSIDE) == []
 
 
 async def test_whatever_can_be_used_has_a_name_and_one_heading_leads(face: Face) -> None:

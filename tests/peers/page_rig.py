@@ -1,5 +1,8 @@
 """The web page in a real Chromium, before a real gateway, orchestrator and cache; the other stages are scripted."""
 
+import asyncio
+import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -8,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from path_rig import Rig
-from patience import PATIENCE_S
+from patience import PATIENCE_S, until
 from playwright.async_api import Browser, Locator, Page, async_playwright, expect
 
 from hasten.bus import Bus
@@ -84,12 +87,20 @@ class Face:
         await self.by_id("question").fill(question)
         await self.by_id("question").press("Enter")
 
-    async def answered(self, question: str, source: str) -> None:
-        """Asks, and returns when the answer is whole and came from there."""
+    async def answered(self, question: str, source: str, *, stored: bool = True) -> None:
+        """Asks, and returns when the answer is whole and came from there; what was generated is `stored` then."""
+        before = self.stored
         await self.ask(question)
         await expect(self.answer.locator(".asked")).to_have_text(question)
         await expect(self.answer.locator(".text")).to_have_attribute("aria-busy", "false")
         await expect(self.answer.locator(".chip")).to_have_text(source)
+        if source == "generated" and stored:
+            await until(lambda: self.stored > before)
+
+    @property
+    def stored(self) -> int:
+        """How many answers the cache has stored."""
+        return int(self.rig.cache.report()["puts"].get("stored", 0))
 
     def fact(self, name: str) -> Locator:
         """What is said of the latest answer under this name."""
@@ -116,12 +127,28 @@ async def face(rig: Rig, bus: Bus, browser: Browser) -> AsyncIterator[Face]:
     router.answer(MODELS, models, limit=10)
     await router.start()
     await edge.start()
-    await announce(bus)
     yield made
     await context.close()
     await made.gateway.close()
     await router.close()
     assert made.complaints == []
+
+
+@contextlib.asynccontextmanager
+async def working(bus: Bus, model: str = "m") -> AsyncIterator[None]:
+    """A worker that says of itself again and again that it is well."""
+
+    async def repeat() -> None:
+        for seq in itertools.count(100):
+            await announce(bus, seq, model)
+            await asyncio.sleep(0.1)
+
+    task = asyncio.ensure_future(repeat())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def announce(bus: Bus, seq: int = 1, model: str = "m") -> None:

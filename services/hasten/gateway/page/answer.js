@@ -43,10 +43,15 @@ export class Answer {
     if (event.type === "chunk") this.chunk(event);
     else if (event.type === "note") this.note(event.kind, event.data);
     else if (event.type === "done") this.done(event);
-    else if (event.type === "lost") say(this.state, "the connection was lost, going on…");
+    else if (event.type === "lost") {
+      this.lost = true;
+      say(this.state, "the connection was lost, trying again…");
+    }
   }
 
   chunk(event) {
+    if (this.lost) say(this.state, "going on");
+    this.lost = false;
     if (this.firstMs === undefined) {
       this.firstMs = performance.now() - this.begun;
       this.mark(this.notes.cache?.hit || "miss", "");
@@ -65,7 +70,8 @@ export class Answer {
   }
 
   note(kind, data) {
-    this.notes[kind] = kind === "cache" ? { ...this.notes.cache, ...data } : data;
+    if (kind === "verification" || kind === "correction") (this.notes[kind] ??= []).push(data);
+    else this.notes[kind] = kind === "cache" ? { ...this.notes.cache, ...data } : data;
     if (kind === "cache" && data.hit) this.mark(data.hit, "");
     if (!this.running) this.show();
   }
@@ -152,11 +158,16 @@ export class Answer {
     return el("div", { class: "row removal" }, button, said);
   }
 
+  /** A part of the answer by its place, which counts characters and not halves of them. */
+  part(start, end) {
+    return [...this.text.data].slice(start, end).join("");
+  }
+
   warnings() {
-    const { correction, guard, sources = {} } = this.notes;
-    const found = [];
-    if (correction) found.push(["Correction", correction.text || correction.reason || "the answer was corrected"]);
-    if (guard) found.push(["Guard", guard.reason || guard.rule || "a rule has changed the answer"]);
+    const { correction = [], guard = {}, sources = {} } = this.notes;
+    const found = correction.map(({ by, start, end, text }) => ["Correction", `(${by}) “${this.part(start, end)}” should be “${text}”`]);
+    for (const [rule, times] of Object.entries(guard.redacted || {})) found.push(["Guard", `${rule} has hidden ${count(times)} ${times === 1 ? "place" : "places"}`]);
+    if (guard.stopped) found.push(["Guard", `${guard.stopped} has stopped the answer${guard.reason ? ` (${guard.reason})` : ""}`]);
     for (const name of sources.missing || []) found.push(["Knowledge", `nothing was found in ${name}`]);
     for (const [name, reason] of Object.entries(sources.skipped || {})) found.push(["Knowledge", `${name} was left out (${reason})`]);
     return found.length ? el("ul", { class: "warnings" }, ...found.map(([name, text]) => el("li", {}, el("b", {}, name), ` ${text}`))) : null;
@@ -177,9 +188,16 @@ export class Answer {
   }
 
   verification() {
-    const said = this.notes.verification;
-    if (!said) return null;
-    return el("section", { class: "verification" }, el("h4", {}, "Verification"), el("pre", {}, JSON.stringify(said, null, 1)));
+    const said = this.notes.verification || [];
+    if (!said.length) return null;
+    const list = said.flatMap((one) => [el("li", {}, el("b", {}, one.by), ` ${verdict(one)}`), ...(one.sentences || []).map((sentence) => this.sentence(sentence))]);
+    return el("section", { class: "verification" }, el("h4", {}, "Verification"), el("ul", {}, ...list));
+  }
+
+  sentence({ start, end, outcome, passage, span, fault }) {
+    const place = passage && `${passage}${span ? `, characters ${span[0]}–${span[1]}` : ""}`;
+    const why = [place, outcome !== "supported" && fault && fault.replaceAll("_", " ")].filter(Boolean).join(" · ");
+    return el("li", { class: "sentence" }, el("b", { class: outcome === "unsupported" ? "problem" : null }, outcome), ` ${this.part(start, end)}`, el("span", { class: "hint" }, ` ${why}`));
   }
 
   times() {
@@ -194,4 +212,10 @@ function whyNot(cache) {
   const near = cache.similarity ? `similarity ${Number(cache.similarity).toFixed(3)}` : "";
   const sure = cache.confidence !== undefined && cache.threshold ? `confidence ${Number(cache.confidence).toFixed(3)} of ${cache.threshold} needed` : "";
   return [MISSES[cache.reason] || cache.reason, cache.guard && `guard ${cache.guard}`, near, sure].filter(Boolean).join(" · ");
+}
+
+/** What a verification came to, in words. */
+function verdict({ passed, outcome, supported, unsupported, uncited, detail }) {
+  const counts = supported === undefined ? "" : `${supported} supported, ${unsupported} unsupported, ${uncited} uncited`;
+  return [passed === undefined ? outcome : passed ? "passed" : "not passed", counts, detail].filter(Boolean).join(" · ");
 }

@@ -5,7 +5,7 @@ import { Problem, json } from "./api.js";
 import { Board } from "./board.js";
 import { $, el, say } from "./dom.js";
 import { keep, key, taken } from "./key.js";
-import { ask, problemOf } from "./stream.js";
+import { ask, problemOf, stop } from "./stream.js";
 
 const KEPT = 20;
 const board = new Board(refused);
@@ -67,6 +67,7 @@ function submit() {
 
 async function put(question, options) {
   const stopping = new AbortController();
+  stopping.signal.addEventListener("abort", () => stop(requestId));
   const requestId = crypto.getRandomValues(new Uint32Array(2)).reduce((text, part) => text + part.toString(16).padStart(8, "0"), "");
   const answer = new Answer(question, options, requestId, {
     stop: () => stopping.abort(),
@@ -102,7 +103,7 @@ function stoppable() {
   $("stop").disabled = !running.length;
 }
 
-function stop() {
+function stopLatest() {
   running.at(-1)?.abort();
 }
 
@@ -137,12 +138,13 @@ $("question").addEventListener("keydown", (event) => {
   submit();
 });
 $("stop").addEventListener("click", () => {
-  stop();
+  stopLatest();
   $("question").focus();
 });
 addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !event.isComposing) stop();
+  if (event.key === "Escape" && !event.isComposing) stopLatest();
 });
+addEventListener("pagehide", () => running.forEach((one) => one.abort()));
 $("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   keep($("key").value.trim());
