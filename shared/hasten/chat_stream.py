@@ -33,7 +33,7 @@ class ChatStream:
     Iterate it after `open`, and leave it with `aclose` (or as a context): leaving early stops the generation. When the
     stream is lost, it goes on from what has come; when that cannot be, it ends with the Failure that says why, and what
     has come was not repeated. One that another process has read the beginning of is made with `begun`, what that one
-    would ask, and the notes that were `told` after the last chunk.
+    would ask, and the notes that were `told`.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ChatStream:
                 self.replica = event.replica
             case Chunk():
                 self._last, self._until_ms, self._vain, self._lost_by = event.seq, 0.0, 0, None
-                self.notes, self._told = 0, []
+                self.notes = 0
                 self._shown.append(event.text)
                 self._plain = self._plain and not (event.reasoning or event.tool_calls or event.logprobs)
             case Note(kind="route", data=data):
@@ -181,6 +181,13 @@ class ChatStream:
             resumable=True,
             probe=self._probe,
         )
+
+    async def leave(self) -> None:
+        """Leaves the answer and tells nobody: it goes on for a while, and may be gone on with by somebody else."""
+        if not self._over and self._stream is not None:
+            self._stream.lose("the reader was lost")
+            await self._stream.aclose()
+        self._over = True
 
     async def aclose(self) -> None:
         """Leaves the answer; whoever still makes it is told to stop."""

@@ -30,11 +30,19 @@ async def two_rivers(_: ChatRequest, call: Call) -> None:
     await say(call, "Glomma", " and", " Drava")
 
 
-async def say(call: Call, *texts: str, finish_reason: str = "stop", usage: Usage = USAGE) -> None:
+async def say(
+    call: Call,
+    *texts: str,
+    finish_reason: str = "stop",
+    usage: Usage = USAGE,
+    model: str = "small",
+    cache: Any = "miss",
+) -> None:
     """Sends each text as a chunk, then done."""
     for seq, text in enumerate(texts):
         await call.send(Chunk(seq=seq, text=text))
-    await call.send(Done(finish_reason=finish_reason, usage=usage, model="small", chunks=len(texts)))
+    chunks = len(texts)
+    await call.send(Done(finish_reason=finish_reason, usage=usage, model=model, cache=cache, chunks=chunks))
 
 
 def fails(code: Any, after: int = 0, **more: Any) -> Script:
@@ -99,9 +107,12 @@ async def embed(request: Embed, _: Call) -> Embedded:
     return Embedded(vectors=vectors, dim=2, model="org/scripted-2d", truncated=cut, tokens=tokens)
 
 
+PRICED = ModelInfo(name="big", slug="big", cost_per_1k_prompt=1.0, cost_per_1k_completion=2.0)
+
+
 async def models(_: Models, __: Call) -> ModelList:
     """A scripted router's table."""
-    found = [ModelInfo(name="meta/Small-8B", slug="small-8b", aliases=["fast"]), ModelInfo(name="big", slug="big")]
+    found = [ModelInfo(name="meta/Small-8B", slug="small-8b", aliases=["fast"]), PRICED]
     return ModelList(models=found)
 
 

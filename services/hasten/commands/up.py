@@ -42,4 +42,5 @@ def announce(made: System) -> None:
     """Says where the system is: to people on stderr, to programs on stdout and in the data folder."""
     address.write(made.data, address.Address(nats=made.nats, http=made.http, pid=os.getpid()))
     say(f"API key of the tenant demo: {made.key}")
+    say(f"the page: {made.http}/#key={made.key}")
     print(f"ready http={made.http} nats={address.without_secret(made.nats)}", flush=True)

@@ -1,13 +1,14 @@
 """The ASGI application: which path is answered by what, how errors look, and how many requests are let in."""
 
 import contextlib
+from collections.abc import Iterable
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hasten.gateway.chat import REQUEST_ID, Chat
@@ -15,6 +16,7 @@ from hasten.gateway.embeddings import Embeddings
 from hasten.gateway.errors import error_headers, error_object, status_of
 from hasten.gateway.health import Health
 from hasten.gateway.models import Catalogue
+from hasten.gateway.rates import HEADERS as RATES
 from hasten.gateway.responses import Responses
 from hasten.limit import Limit
 from hasten.messages.failure import Failed, Failure
@@ -56,9 +58,17 @@ async def _on_bug(request: Request, error: Exception) -> Response:
     return error_response(failure, request.scope)
 
 
-def build_app(chat: Chat, embeddings: Embeddings, catalogue: Catalogue, health: Health, *, limit: int) -> "Door":
-    """The application, of which at most `limit` requests are let in at once."""
-    routes = [
+def build_app(
+    chat: Chat,
+    embeddings: Embeddings,
+    catalogue: Catalogue,
+    health: Health,
+    *,
+    limit: int,
+    more: Iterable[BaseRoute] = (),
+) -> "Door":
+    """The application with `more` routes, of which at most `limit` requests are let in at once."""
+    routes: list[BaseRoute] = [
         Route("/v1/chat/completions", chat, methods=["POST"]),
         Route("/v1/responses", Responses(chat), methods=["POST"]),
         Route("/v1/embeddings", embeddings, methods=["POST"]),
@@ -67,11 +77,18 @@ def build_app(chat: Chat, embeddings: Embeddings, catalogue: Catalogue, health: 
         Route("/healthz", health.healthz),
         Route("/readyz", health.readyz),
         Route("/metrics", health.metrics),
+        *more,
     ]
     handlers = {Failed: _on_failed, HTTPException: _on_http, Exception: _on_bug}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
-    return Door(app, limit, frozenset(route.path.partition("{")[0].rstrip("/") for route in routes))
+    return Door(app, limit, frozenset(map(_label, routes)))
+
+
+def _label(route: BaseRoute) -> str:
+    """The path that requests of a route are counted by."""
+    assert isinstance(route, Route | WebSocketRoute)
+    return route.path.partition("{")[0].rstrip("/") or "/"
 
 
 def plain_path(path: str) -> str:
@@ -97,6 +114,8 @@ class Door:
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _responses.labels(path, message["status"]).inc()
+                rates = [(name.encode(), value.encode()) for name, value in scope.get(RATES, {}).items()]
+                message = {**message, "headers": [*message.get("headers", ()), *rates]}
             await send(message)
 
         limited = path.startswith("/v1/")
@@ -116,4 +135,4 @@ class Door:
     def _label(self, path: str) -> str:
         if path in self._paths:
             return path
-        return "/v1/models" if path.startswith("/v1/models/") else "other"
+        return next((known for known in ("/v1/models", "/v1/stream", "/page") if path.startswith(f"{known}/")), "other")

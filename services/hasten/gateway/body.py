@@ -30,7 +30,7 @@ async def read_object(headers: Mapping[str, str], receive: Receive, *, limit: in
     except TimeoutError:
         detail = f"the body did not arrive within {timeout_s:g} s"
         raise Failed.of(Failure(code="request_timeout", detail=detail)) from None
-    return await asyncio.to_thread(_decode, raw) if len(raw) > _LARGE else _decode(raw)
+    return await asyncio.to_thread(decoded, raw) if len(raw) > _LARGE else decoded(raw)
 
 
 async def _read(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:
@@ -64,7 +64,8 @@ async def _parts(receive: Receive) -> AsyncIterator[bytes]:
         more = message.get("more_body", False)
 
 
-def _decode(raw: bytes) -> dict[str, Any]:
+def decoded(raw: bytes) -> dict[str, Any]:
+    """The JSON object in a text; raises Failed(bad_request)."""
     if nesting(raw) > MAX_NESTING:
         raise Failed("bad_request", f"the body is not JSON of at most {MAX_NESTING} levels")
     try:

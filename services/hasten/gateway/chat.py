@@ -14,6 +14,8 @@ from hasten.gateway.body import Gone, read_object
 from hasten.gateway.domain import Ask, ask_of, request_id_of
 from hasten.gateway.exchange import Exchange
 from hasten.gateway.head import Head
+from hasten.gateway.meter import estimated_tokens
+from hasten.gateway.rates import Rates
 from hasten.gateway.settings import Settings
 from hasten.gateway.sse import ChatWire
 from hasten.gateway.wire import Wire
@@ -40,8 +42,8 @@ Prepare = Callable[[dict[str, Any], Mapping[str, str], str, str, int], Prepared]
 class Chat:
     """The endpoint, as an ASGI application. Faults of the caller are answered before anything goes to the bus."""
 
-    def __init__(self, bus: Bus, settings: Settings, keys: KeyRing) -> None:
-        self._bus, self._settings, self._keys = bus, settings, keys
+    def __init__(self, bus: Bus, settings: Settings, keys: KeyRing, rates: Rates) -> None:
+        self._bus, self._settings, self._keys, self._rates = bus, settings, keys, rates
         self._live: set[Exchange] = set()
 
     @property
@@ -57,19 +59,21 @@ class Chat:
         """The same for any API whose requests can be asked as a chat."""
         headers = Headers(scope=scope)
         scope[REQUEST_ID] = request_id = request_id_of(headers) or random_id()
-        tenant = caller_of(headers, self._keys).tenant
+        caller = caller_of(headers, self._keys)
         limit, timeout_s = self._settings.max_body_bytes, self._settings.read_timeout_s
         try:
             plain = await read_object(headers, receive, limit=limit, timeout_s=timeout_s)
         except Gone:
             return
-        made = prepare(plain, headers, tenant, request_id, int(time.time()))
-        exchange = Exchange(self._bus, self._settings, tenant, made.ask, made.head, made.wire)
+        made = prepare(plain, headers, caller.tenant, request_id, int(time.time()))
+        grant = await self._rates.admit(caller, scope, tokens=estimated_tokens(plain))
+        exchange = Exchange(self._bus, self._settings, caller.tenant, made.ask, made.head, made.wire, grant)
         self._live.add(exchange)
         try:
             await exchange.run(receive, send)
         finally:
             self._live.discard(exchange)
+            grant.end()
 
     def _prepared(
         self, plain: dict[str, Any], headers: Mapping[str, str], tenant: str, request_id: str, now_s: int

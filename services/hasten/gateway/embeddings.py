@@ -16,6 +16,8 @@ from hasten.deadline import now_ms
 from hasten.gateway.access import caller_of
 from hasten.gateway.body import Gone, read_object
 from hasten.gateway.domain import check_tenant
+from hasten.gateway.meter import estimated_tokens
+from hasten.gateway.rates import Rates
 from hasten.gateway.settings import Settings
 from hasten.keys import KeyRing
 from hasten.messages.embed import EMBED, Embed, Embedded
@@ -99,13 +101,14 @@ def floats(vector: bytes) -> list[float]:
 class Embeddings:
     """The endpoint, as an ASGI application."""
 
-    def __init__(self, bus: Bus, settings: Settings, keys: KeyRing) -> None:
-        self._bus, self._settings, self._keys = bus, settings, keys
+    def __init__(self, bus: Bus, settings: Settings, keys: KeyRing, rates: Rates) -> None:
+        self._bus, self._settings, self._keys, self._rates = bus, settings, keys, rates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request; raises Failed."""
         headers = Headers(scope=scope)
-        tenant = caller_of(headers, self._keys).tenant
+        caller = caller_of(headers, self._keys)
+        tenant = caller.tenant
         limit, timeout_s = self._settings.max_body_bytes, self._settings.read_timeout_s
         try:
             plain = await read_object(headers, receive, limit=limit, timeout_s=timeout_s)
@@ -113,8 +116,13 @@ class Embeddings:
             return
         check_tenant(tenant, plain.get("tenant"), plain.get("tenant_id"))
         body, texts = parse(plain)
-        answer = msgspec.json.encode(await self._embed(tenant, body, texts))
-        await Response(answer, media_type="application/json")(scope, receive, send)
+        grant, used = await self._rates.admit(caller, scope, tokens=estimated_tokens(plain)), 0
+        try:
+            answer = await self._embed(tenant, body, texts)
+            used = answer["usage"]["total_tokens"]
+        finally:
+            grant.end(tokens=used)
+        await Response(msgspec.json.encode(answer), media_type="application/json")(scope, receive, send)
 
     async def _embed(self, tenant: str, body: EmbeddingsBody, texts: list[str]) -> dict[str, Any]:
         deadline_ms = now_ms() + self._settings.deadline_s * 1000

@@ -18,6 +18,8 @@ STATUS = {
     "too_large": 413,
     "unsupported_media_type": 415,
     "overloaded": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
     "cancelled": 499,
     "internal": 500,
     "upstream": 502,
@@ -27,10 +29,12 @@ STATUS = {
     "disconnected": 503,
     "deadline": 504,
 }
-"""Status of each failure code; `forbidden`, `method_not_allowed`, `request_timeout` and
-`unsupported_media_type` exist at this edge only."""
+"""Status of each failure code; `forbidden`, `method_not_allowed`, `request_timeout`, `unsupported_media_type`,
+`rate_limit_exceeded` and `insufficient_quota` exist at this edge only."""
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _COME_BACK = frozenset({429, 503})
+_LIMITS = frozenset({"rate_limit_exceeded", "insufficient_quota"})
+"""Of the caller's own: they say themselves when it is worth to come back, if it ever is."""
 RETRY_AFTER_MS = 1000
 """Said with 429 and 503 when nobody knows better."""
 
@@ -45,6 +49,7 @@ def error_object(failure: Failure) -> dict[str, Any]:
     again, when, which model failed and how many chunks had been sent, as far as that is known."""
     status = status_of(failure)
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    kind = failure.code if failure.code == "insufficient_quota" else kind
     message = failure.detail or failure.code.replace("_", " ")
     error: dict[str, Any] = {"message": message, "type": kind, "param": failure.param, "code": failure.code}
     wait_ms = retry_after_ms(failure)
@@ -57,7 +62,7 @@ def retry_after_ms(failure: Failure) -> int | None:
     """When to come back: what the failure says, else a second for an overload or outage, else None."""
     if failure.retry_after_ms:
         return failure.retry_after_ms
-    return RETRY_AFTER_MS if status_of(failure) in _COME_BACK else None
+    return RETRY_AFTER_MS if status_of(failure) in _COME_BACK and failure.code not in _LIMITS else None
 
 
 def error_headers(failure: Failure) -> dict[str, str]:
@@ -65,6 +70,8 @@ def error_headers(failure: Failure) -> dict[str, str]:
     headers: dict[str, str] = {}
     if wait_ms := retry_after_ms(failure):
         headers |= {"Retry-After": str(math.ceil(wait_ms / 1000)), "retry-after-ms": str(wait_ms)}
+    if failure.code == "insufficient_quota" or (failure.code in _LIMITS and not failure.retry_after_ms):
+        headers["x-should-retry"] = "false"
     if failure.code == "unauthorized":
         headers["WWW-Authenticate"] = "Bearer"
     if failure.code in ("too_large", "request_timeout"):

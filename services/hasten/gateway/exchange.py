@@ -14,6 +14,7 @@ from hasten.gateway.choices import Choices, Chosen, bodies
 from hasten.gateway.domain import Ask
 from hasten.gateway.feed import Feed
 from hasten.gateway.head import Head
+from hasten.gateway.rates import Grant
 from hasten.gateway.settings import Settings
 from hasten.gateway.sse import HEADERS, PING
 from hasten.gateway.wire import Wire
@@ -30,9 +31,11 @@ class Exchange:
     """Answers one HTTP caller (`run`). Three things go on side by side: events come in from the bus, the answer goes
     out, and the connection is watched. Whichever way it ends, a request that is still being worked on is cancelled."""
 
-    def __init__(self, bus: Bus, settings: Settings, tenant: str, ask: Ask, head: Head, wire: Wire) -> None:
+    def __init__(
+        self, bus: Bus, settings: Settings, tenant: str, ask: Ask, head: Head, wire: Wire, grant: Grant
+    ) -> None:
         self._bus, self._settings, self._tenant, self._ask = bus, settings, tenant, ask
-        self._head, self._wire = head, wire
+        self._head, self._wire, self._grant = head, wire, grant
         self._feed = Feed(settings.max_unsent_bytes)
         self._over = False
         self._ids = [head.request_id, *(random_id() for _ in range(1, ask.choices))]
@@ -85,6 +88,7 @@ class Exchange:
     async def _pump(self, stream: ChatStream | Choices) -> None:
         async for event in stream:
             self._head.see(event)
+            self._grant.see(event)
             if not isinstance(event, Ping):
                 self._feed.put(event)
             self._over = isinstance(event, Done | Failure)

@@ -42,14 +42,18 @@ class HttpServer:
     where the system has it): one that has vanished, one that has stopped reading, and one that closed its half.
     """
 
-    def __init__(self, app: ASGIApp, http: str, write_timeout_s: float) -> None:
+    def __init__(self, app: ASGIApp, http: str, write_timeout_s: float, *, max_body_bytes: int, ping_s: float) -> None:
         self._host, self._port = host_port(http, "http")
         self._write_timeout_s = write_timeout_s
         self._server = _Server(
             uvicorn.Config(
                 app,
                 http="h11",
-                ws="none",
+                ws="websockets-sansio",
+                ws_max_size=max_body_bytes,
+                ws_per_message_deflate=False,
+                ws_ping_interval=ping_s or None,
+                ws_ping_timeout=write_timeout_s,
                 lifespan="off",
                 log_config=None,
                 log_level="critical",

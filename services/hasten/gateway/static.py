@@ -1,4 +1,4 @@
-"""GET / and /page/…: the web page, held in memory, under a policy that lets it load and ask nothing but this gateway."""
+"""GET / and /page/…: the web page, held in memory, under a policy that lets it load and ask this gateway alone."""
 
 import hashlib
 from importlib.resources import files

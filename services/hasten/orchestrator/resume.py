@@ -66,7 +66,7 @@ async def pass_on(bus: Bus, body: Resume, call: Call) -> bool:
     """Sends on what the replica says that has the answer; False when it has not, or not any more, or is lost."""
     stream = await bus.stream(
         REJOIN,
-        Resume(last=body.last, notes=body.notes),
+        Resume(last=body.last, notes=body.notes, shown=body.shown),
         replica=body.replica,
         headers={TENANT: call.tenant},
         deadline_ms=call.deadline_ms,

@@ -29,8 +29,8 @@ _PIECE = re.compile(
 
 
 def check(request: Generate) -> None:
-    """Raises EngineError that says what to do instead. A forced call is refused: llama.cpp takes the choice, and answers
-    with text."""
+    """Raises EngineError that says what to do instead. A forced call is refused: llama.cpp takes the choice, and gives
+    text."""
     kind = (request.response_format or {}).get("type", "text")
     if kind not in ("text", "json_object", "json_schema"):
         raise _refused("response_format must be text, json_object or json_schema", "response_format")
