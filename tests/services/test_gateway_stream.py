@@ -62,13 +62,16 @@ async def test_cut_after_every_event_the_rest_is_exactly_what_is_missing(sites: 
 
 
 @pytest.mark.parametrize("dies", ["nobody", "gateway", "orchestrator", "both"])
-async def test_a_reader_goes_on_at_another_gateway_whoever_died(sites: Sites, dies: str) -> None:
+async def test_a_reader_goes_on_at_another_gateway_whoever_died(sites: Sites, bus: Bus, dies: str) -> None:
     sites.peers.answer, sites.peers.passages = ANSWER, [PASSAGE]
     gate = Gate(sites.peers, 6)
     one, other = sites.orchestrators.all
     await sites.orchestrators.only(one)
     reading = sites.one.ask(SEA)
     await until(lambda: text_of(reading.events).endswith("word5"))
+    async with asyncio.timeout(20):
+        while (await bus.js.stream_info(STREAM)).state.messages < 11:  # what both know dies with them
+            await asyncio.sleep(0.01)
     if dies in ("gateway", "both"):
         await sites.one.die()
     begun = await reading.cut()

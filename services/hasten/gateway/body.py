@@ -39,7 +39,7 @@ async def _read(headers: Mapping[str, str], receive: Receive, limit: int) -> byt
             Failure(code="unsupported_media_type", detail=f"the body must not be compressed ({coding[:32]})")
         )
     declared = int(length) if (length := headers.get("content-length", "")).isdecimal() else 0
-    too_large = Failed("too_large", f"the body has more than {limit} bytes")
+    too_large = Failed("too_large", f"the body has more bytes than max_body_bytes allows, which is {limit}")
     if declared > limit * LINGER or (declared > limit and "expect" in headers):
         raise too_large
     parts, size = [], 0
@@ -67,7 +67,7 @@ async def _parts(receive: Receive) -> AsyncIterator[bytes]:
 def decoded(raw: bytes) -> dict[str, Any]:
     """The JSON object in a text; raises Failed(bad_request)."""
     if nesting(raw) > MAX_NESTING:
-        raise Failed("bad_request", f"the body is not JSON of at most {MAX_NESTING} levels")
+        raise Failed("bad_request", f"the body is nested deeper than max_nesting allows, which is {MAX_NESTING} levels")
     try:
         plain = msgspec.json.decode(raw.removeprefix(_BOM))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

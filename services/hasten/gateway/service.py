@@ -40,7 +40,9 @@ class Gateway:
         self._http = HttpServer(
             open_to(self._app, settings.cors_origins),
             settings.http,
-            settings.write_timeout_s,
+            read_timeout_s=settings.read_timeout_s,
+            write_timeout_s=settings.write_timeout_s,
+            max_header_bytes=settings.max_header_bytes,
             max_body_bytes=settings.max_body_bytes,
             ping_s=settings.ping_s,
         )
