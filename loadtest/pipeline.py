@@ -26,11 +26,12 @@ SERVICES = ("router", "compressor", "orchestrator")
 class Pipeline:
     """A router, a compressor, an orchestrator, and workers that may come and go.
 
-    `engine` is the table of their row in the model table, `row` what else the row says, both in TOML.
+    `engine` is the table of their row in the model table, `row` what else the row says, both in TOML; `model` its name,
+    which must be a slug.
     """
 
-    def __init__(self, server: NatsServer, bus: Bus, folder: Path, engine: str, row: str) -> None:
-        self.server, self.bus, self.folder, self._row = server, bus, folder, row
+    def __init__(self, server: NatsServer, bus: Bus, folder: Path, engine: str, row: str, model: str = MODEL) -> None:
+        self.server, self.bus, self.folder, self._row, self._model = server, bus, folder, row, model
         self.members: dict[str, Member] = {}
         self._ready: set[str] = set()
         self._some = asyncio.Event()
@@ -38,13 +39,13 @@ class Pipeline:
 
     def _configured(self, name: str, engine: str) -> Path:
         config = self.folder / f"{name}.toml"
-        config.write_text(f'[[models]]\nname = "{MODEL}"\n{self._row}\nengine = {{ {engine} }}\n')
+        config.write_text(f'[[models]]\nname = "{self._model}"\n{self._row}\nengine = {{ {engine} }}\n')
         return config
 
     async def start(self, **environment: str) -> None:
         """Starts the services, and returns when they hear their subjects."""
         await ensure_stream(self.bus)
-        await self.bus.subscribe(STATUS.narrowed(slug=MODEL), self._on_status)
+        await self.bus.subscribe(STATUS.narrowed(slug=self._model), self._on_status)
         await asyncio.gather(*(self.add(name, name, **environment) for name in SERVICES))
 
     async def add(self, name: str, service: str, *, module: str = "", engine: str = "", **environment: str) -> Member:
@@ -87,13 +88,13 @@ class Pipeline:
 
 
 @contextlib.asynccontextmanager
-async def pipeline(engine: str, *, row: str = "", **environment: str) -> AsyncIterator[Pipeline]:
+async def pipeline(engine: str, *, row: str = "", model: str = MODEL, **environment: str) -> AsyncIterator[Pipeline]:
     """A pipeline without workers, in a folder that goes with it; `environment` is that of all its services."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         server = await NatsServer(folder / "jetstream").start()
         bus = await Bus.connect(server.url, name="loadtest")
-        made = Pipeline(server, bus, folder, engine, row)
+        made = Pipeline(server, bus, folder, engine, row, model)
         try:
             await made.start(**environment)
             yield made

@@ -343,6 +343,10 @@ class Bus:
         )
         return made
 
+    async def hear(self, subject: str, receive: Sink, *, queue: str = "") -> Subscription:
+        """Subscribes with a function that is called as each message is read: it must not wait nor raise."""
+        return await self._client.hear(subject, receive, queue=queue)
+
     async def flush(self) -> None:
         """Returns when the server has handled every subscription and message of ours so far."""
         await self._client.flush()

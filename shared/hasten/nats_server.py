@@ -60,6 +60,12 @@ class NatsServer:
         """Where clients connect."""
         return f"nats://127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        """The id of its process, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
     async def start(self, timeout_s: float = 10.0) -> Self:
         """Returns when the server accepts connections; raises ServerMissing when it cannot start."""
         binary = find_binary()

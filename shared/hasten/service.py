@@ -146,7 +146,7 @@ class Service:
         for hearer in {heard.hearer for heard in self._heard}:
             self.listen(STOP, self._on_cancel, **({} if hearer is None else {"hearer": hearer}))
         for heard in self._heard:
-            subscription = await self.bus.subscribe(heard.subject, self._receiver(heard), queue=heard.topic.queue or "")
+            subscription = await self.bus.hear(heard.subject, self._receiver(heard), queue=heard.topic.queue or "")
             (self._hearing_last if heard.last else self._hearing).append(self._shown(subscription))
         for subject, receive in self._listeners:
             self._listening.append(self._shown(await self.bus.subscribe(subject, receive)))
@@ -176,12 +176,14 @@ class Service:
             call.cancel()
         return call is not None
 
-    def _receiver(self, heard: _Heard) -> Callable[[Msg], Awaitable[None]]:
-        async def receive(msg: Msg) -> None:
+    def _receiver(self, heard: _Heard) -> Callable[[Msg], None]:
+        loop = asyncio.get_running_loop()
+
+        def receive(msg: Msg) -> None:
             if not is_inbox(msg.reply):
                 self._unanswerable(heard)
                 return
-            task = asyncio.get_running_loop().create_task(self._handle(heard, msg))
+            task = loop.create_task(self._handle(heard, msg))
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
 

@@ -12,6 +12,7 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from hasten.compressor.byte_estimate import ByteEstimate
 from hasten.compressor.domain import compress
 from hasten.compressor.hf_tokenizer import HfTokenizer
+from hasten.compressor.remembered import Remembered
 from hasten.compressor.settings import Settings
 from hasten.compressor.tokenizer_folder import TokenizerFolder
 from hasten.messages.chat import Turn
@@ -125,7 +126,27 @@ def test_remembered_counts_are_bounded_and_right(tmp_path: Path) -> None:
     counter = HfTokenizer(byte_tokenizer(tmp_path / "t"), kept=10)
     texts = ["x" * at for at in range(50)]
     assert counter.counts(texts) == counter.counts(texts) == list(range(50))
-    assert len(counter._counts) == 10
+    assert len(counter._remembered) == 10
+
+
+def test_what_was_counted_lately_is_not_counted_again() -> None:
+    asked: list[str] = []
+
+    def count(texts: list[str]) -> list[int]:
+        asked.extend(texts)
+        return [len(text) for text in texts]
+
+    remembered = Remembered(count, 2)
+    assert remembered.counts(["a", "bb", "a"]) == [1, 2, 1]
+    assert remembered.counts(["bb", "ccc"]) == [2, 3]
+    assert remembered.counts(["a"]) == [1]
+    assert asked == ["a", "bb", "ccc", "a"], "the oldest goes first"
+
+
+def test_an_estimate_is_the_same_whether_it_is_remembered_or_not() -> None:
+    text = "The Family plan costs 9 euros per month. " * 40
+    fresh = ByteEstimate().counts([text])
+    assert ESTIMATE.counts([text]) == ESTIMATE.counts([text, text])[1:] == fresh
 
 
 def test_several_threads_count_alike(counter: HfTokenizer) -> None:

@@ -64,7 +64,7 @@ class Replica:
         service = self.unit.service
         if yes and not self.hears:
             chat = next(one for one in service._heard if one.topic is CHAT)
-            made = await self.bus.subscribe(chat.subject, service._receiver(chat), queue="orchestrator")
+            made = await self.bus.hear(chat.subject, service._receiver(chat), queue="orchestrator")
             service._hearing.append(made)
         elif not yes and self.hears:
             chats = [one for one in service._hearing if one.subject == CHAT.pattern]

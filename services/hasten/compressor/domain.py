@@ -54,7 +54,7 @@ class _Compression:
         limit = target(fixed, self.request.token_budget, self.window, self.shares)
         before = fixed + self.parts.cost(whole) - self.parts.cost(bare)
         if before <= limit * _NEARLY:
-            before = self._count(whole)
+            before = fixed if whole == bare else self._count(whole)
         if before <= limit:
             return self._compressed(whole, before, before)
         plan, after = self._cut(bare, fixed, limit)

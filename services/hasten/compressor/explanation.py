@@ -53,7 +53,7 @@ def _history(parts: Parts, plan: Plan) -> Iterator[Part]:
 
 
 def _passages(parts: Parts, plan: Plan) -> Iterator[Part]:
-    question = pieces.asked_in(parts)
+    question = pieces.asked_in(parts) if parts.request.explain else ""
     for document, units in zip(parts.documents, plan.units, strict=True):
         yield Part(
             kind="passage",

@@ -1,10 +1,7 @@
 """Counts with a model's own tokenizer and chat template, from the files of its Hugging Face repository."""
 
-import hashlib
 import json
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,6 +10,7 @@ from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
+from hasten.compressor.remembered import Remembered
 from hasten.compressor.tokens import Tools, as_json, other_parts, written
 from hasten.control import THOUGHT
 from hasten.messages.chat import Turn
@@ -38,10 +36,8 @@ class HfTokenizer:
         source = _template(folder, config)
         self._shows_tools, self._shows_calls = "tools" in source, "tool_calls" in source
         self._template = _environment().from_string(source)
-        self._part_tokens, self._kept = part_tokens, kept
+        self._part_tokens, self._remembered = part_tokens, Remembered(self._new_counts, kept)
         self._added = len(self._tokenizer.encode("").ids)
-        self._counts: OrderedDict[bytes, int] = OrderedDict()
-        self._lock = threading.Lock()
         self._complained = False
         self.control_tokens = self._find_control_tokens(source)
         self.per_turn = self._measure_turn()
@@ -65,20 +61,10 @@ class HfTokenizer:
 
     def counts(self, texts: Sequence[str]) -> list[int]:
         """The tokens of each text; those not met lately are encoded together."""
-        keys = [hashlib.blake2b(text.encode(errors="replace"), digest_size=16).digest() for text in texts]
-        with self._lock:
-            found = {key: self._counts.get(key) for key in keys}
-        new = {key: text for key, text in zip(keys, texts, strict=True) if found[key] is None}
-        if new:
-            encoded = self._tokenizer.encode_batch_fast(list(new.values()), add_special_tokens=False)
-            found |= {key: len(one) for key, one in zip(new, encoded, strict=True)}
-        with self._lock:
-            for key in found:
-                self._counts[key] = found[key] or 0
-                self._counts.move_to_end(key)
-            while len(self._counts) > self._kept:
-                self._counts.popitem(last=False)
-        return [found[key] or 0 for key in keys]
+        return self._remembered.counts(texts)
+
+    def _new_counts(self, texts: list[str]) -> list[int]:
+        return [len(one) for one in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
     def prompt(self, turns: Sequence[Turn], tools: Tools = None, *, opens_answer: bool = True) -> int:
         """The tokens of the rendered template; tools and calls that it does not show are counted as JSON besides."""

@@ -27,7 +27,7 @@ class TokenizerFolder:
         self._models, self._counts_kept, self._part_tokens = models, counts_kept, part_tokens
         self._loaded: dict[str, HfTokenizer] = {}
         self._missed: set[str] = set()
-        self._estimate = ByteEstimate(part_tokens)
+        self._estimate = ByteEstimate(part_tokens, kept=counts_kept)
         self._lock = threading.Lock()
 
     @property

@@ -217,6 +217,8 @@ class Generation:
 
     def _answer(self, done: Done, routed: Routed) -> Answer:
         tokens = done.usage.completion_tokens + self._before
+        if not self._before and (queue := done.timings_ms.get("queue")) is not None:
+            self._flight.watch.stages["queue"] = queue
         return Answer(
             text="".join(self._text),
             finish_reason=done.finish_reason,

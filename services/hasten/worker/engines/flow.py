@@ -45,6 +45,11 @@ class Flow:
         self._waking = False
         self._there.set()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether something is there to be read now."""
+        return bool(self._events)
+
     async def get(self) -> Any:
         """The next object, None at the end; raises the exceptions that were put."""
         while not self._events:
@@ -95,6 +100,8 @@ async def relay(
 
 
 async def _soon(flow: Flow, seconds: float | None) -> Any:
+    if flow.waiting:
+        return await flow.get()
     try:
         async with asyncio.timeout(seconds):
             return await flow.get()

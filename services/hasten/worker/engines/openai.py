@@ -22,6 +22,7 @@ from hasten.worker.engines.body import alternatives, chat_body
 from hasten.worker.engines.engine import Delta, End, EngineError
 from hasten.worker.engines.flow import Flow, relay
 from hasten.worker.engines.lane import FRESH, LaneTransport
+from hasten.worker.engines.post import Post
 from hasten.worker.engines.refusal import refusal, retry_after_ms, trouble
 from hasten.worker.engines.secret import SecretTransport, split_url
 from hasten.worker.engines.sse import LONGEST, BadStream, EventParser, objects
@@ -53,6 +54,7 @@ class OpenAIEngine:
         self.continues = model.engine.continues
         self.capabilities = [name for name in model.capabilities if name in ("tools", "json", "vision", "logprobs")]
         self._client: httpx.AsyncClient | None = None
+        self._post: Post | None = None
         self._limit_name = "max_tokens"
         self._free_at = 0.0
         """When the server wants to be asked again, on the loop's clock."""
@@ -78,14 +80,16 @@ class OpenAIEngine:
         limits = httpx.Limits(max_connections=None, keepalive_expiry=KEPT_S)
         trusted = self._trusted()
         lanes = LaneTransport(lambda: httpx.AsyncHTTPTransport(verify=trusted, http2=True, limits=limits), KEPT_S)
+        transport = SecretTransport(lanes, query)
         self._client = httpx.AsyncClient(
             base_url=url,
-            transport=SecretTransport(lanes, query),
+            transport=transport,
             auth=auth,
             headers=self._headers(),
             timeout=httpx.Timeout(None, connect=self._config.connect_timeout_s),
             trust_env=False,
         )
+        self._post = Post(self._client, transport, "chat/completions", auth)
         await self._warm_up(self._client)
 
     def _trusted(self) -> ssl.SSLContext:
@@ -128,13 +132,13 @@ class OpenAIEngine:
 
     async def generate(self, request_id: str, request: Generate) -> AsyncGenerator[Delta | End]:
         """Relays the server's deltas. An end without a finish reason, and a stop without a word, are failures."""
-        if self._client is None:
+        if self._client is None or self._post is None:
             raise EngineError("unavailable", "the engine is not running", retry_after_ms=1000)
         if (left_ms := self.pause_ms) > 0:
             detail = "the model server has asked for a pause"
             raise EngineError("overloaded", detail, retry_after_ms=math.ceil(left_ms))
         flow = self._flows[request_id] = Flow()
-        exchange = asyncio.get_running_loop().create_task(self._exchange(self._client, request, flow))
+        exchange = asyncio.get_running_loop().create_task(self._exchange(self._post, request, flow))
         flow.on_stop = exchange.cancel
         self._exchanges.add(exchange)
         exchange.add_done_callback(self._exchanges.discard)
@@ -149,41 +153,35 @@ class OpenAIEngine:
         finally:
             self._flows.pop(request_id, None)
 
-    async def _exchange(self, client: httpx.AsyncClient, request: Generate, flow: Flow) -> None:
+    async def _exchange(self, post: Post, request: Generate, flow: Flow) -> None:
         try:
             async with AsyncExitStack() as stack:
-                await _put_objects(await self._open(client, request, stack), flow)
+                await _put_objects(await self._open(post, request, stack), flow)
         except Exception as error:
             flow.put(trouble(error))
 
-    async def _open(self, client: httpx.AsyncClient, request: Generate, stack: AsyncExitStack) -> httpx.Response:
+    async def _open(self, post: Post, request: Generate, stack: AsyncExitStack) -> httpx.Response:
         """The response, once its status is known to be good."""
         limit_name = self._limit_name
-        response = await self._post(client, request, limit_name, stack)
+        response = await self._sent(post, request, limit_name, stack)
         if response.status_code == 200:
             return response
         error = await _error_of(response)
         if limit_name == "max_tokens" and _wants_other_limit(error):
             self._limit_name = "max_completion_tokens"
-            return await self._open(client, request, stack)
+            return await self._open(post, request, stack)
         if response.status_code in PAUSES and (pause_ms := retry_after_ms(response.headers, error)):
             self._free_at = asyncio.get_running_loop().time() + pause_ms / 1000
         raise refusal(error, response.status_code, response.headers)
 
-    async def _post(
-        self, client: httpx.AsyncClient, request: Generate, limit_name: str, stack: AsyncExitStack
-    ) -> httpx.Response:
+    async def _sent(self, post: Post, request: Generate, limit_name: str, stack: AsyncExitStack) -> httpx.Response:
         """Sends the request, once more and on a new connection when the kept one turns out to be dead: no byte has come
         back then."""
         raw = msgspec.json.encode(self._body(request, limit_name))
-
-        def post(*, fresh: bool) -> contextlib.AbstractAsyncContextManager[httpx.Response]:
-            return client.stream("POST", "chat/completions", content=raw, extensions={FRESH: fresh})
-
         try:
-            return await stack.enter_async_context(post(fresh=False))
+            return await post.send(raw, stack, **{FRESH: False})
         except DROPPED:
-            return await stack.enter_async_context(post(fresh=True))
+            return await post.send(raw, stack, **{FRESH: True})
 
     def _body(self, request: Generate, limit_name: str) -> dict[str, Any]:
         """A limit that the window does not allow anyway is none, and servers refuse some of that size."""

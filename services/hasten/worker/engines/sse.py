@@ -1,9 +1,12 @@
 """Reads server-sent events as the standard says, and forgives what proxies are known to do to them."""
 
 import codecs
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 LONGEST = 8 * 1024 * 1024
 """Characters of a line, and of the data of an event."""
@@ -95,6 +98,9 @@ def objects(data: str) -> list[dict[str, Any]]:
 
     Some proxies drop the blank line between events, so that several objects arrive as one.
     """
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):
+        if isinstance(whole := msgspec.json.decode(data), dict):
+            return [whole]
     found, at = [], 0
     while (at := _after_space(data, at)) < len(data):
         try:
