@@ -173,7 +173,7 @@ async def process(
 
 @contextlib.asynccontextmanager
 async def running(recipe: Recipe, folder: Path, upstream: str) -> AsyncIterator[tuple[HttpLanes, int]]:
-    """The gateway in front of a model server: how it is asked, and its process; raises NotThere if it does not answer."""
+    """The gateway in front of a model server: how it is asked, and its process; raises NotThere."""
     port, log = free_port(), folder / "compared.log"
     command = recipe.command(folder, port, upstream)
     async with process(command, log, recipe.environment) as made:

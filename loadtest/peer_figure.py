@@ -1,4 +1,4 @@
-"""The arithmetic of the comparison with other gateways: events with their times, added time, the search for a rate; pure."""
+"""The arithmetic of the comparison with other gateways: dated events, added time, the search for a rate; pure."""
 
 import math
 from bisect import bisect_left

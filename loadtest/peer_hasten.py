@@ -1,4 +1,4 @@
-"""hasten in front of the same model server as its peers: in one process as `hasten up` is, and a process per service."""
+"""hasten in front of the same model server as its peers: in one process as `hasten up` is, and in many."""
 
 import contextlib
 import sys
@@ -33,6 +33,13 @@ def _engine(upstream: str) -> str:
     return f'kind = "openai", url = "{upstream}", slots = {SLOTS}, queue = {SLOTS}'
 
 
+def _config(data: Path, upstream: str) -> Path:
+    data.mkdir(parents=True, exist_ok=True)
+    config = data / "compared.toml"
+    config.write_text(f'[[models]]\nname = "{MODEL}"\nengine = {{ {_engine(upstream)} }}\n')
+    return config
+
+
 def _lanes(http: str, key: str) -> HttpLanes:
     return HttpLanes(f"{http}/v1", {"Authorization": f"Bearer {key}"})
 
@@ -40,9 +47,7 @@ def _lanes(http: str, key: str) -> HttpLanes:
 @contextlib.asynccontextmanager
 async def in_one_process(data: Path, upstream: str) -> AsyncIterator[Running]:
     """`hasten up` with its embedded NATS server and stores; raises NotThere when it does not start."""
-    data.mkdir(parents=True, exist_ok=True)
-    config = data / "compared.toml"
-    config.write_text(f'[[models]]\nname = "{MODEL}"\nengine = {{ {_engine(upstream)} }}\n')
+    config = _config(data, upstream)
     where = ["--data", str(data), "--config", str(config), "--http", "127.0.0.1:0"]
     command = [sys.executable, "-m", "hasten.cli", "up", *where]
     async with process(command, data / "compared.log", {}, reads=True) as made:

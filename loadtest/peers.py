@@ -1,6 +1,6 @@
 """hasten beside other gateways, live: what each adds to a first token and to a chunk, its rate, its hits, its memory.
 
-`python -m loadtest.peers` installs LiteLLM's proxy, MLflow's gateway (PyPI, each in a virtual environment of its own) and
+`python -m loadtest.peers` installs LiteLLM's proxy, MLflow's gateway (PyPI, each in an environment of its own) and
 Portkey's gateway (npm) in `--data`, starts them and hasten in front of the same simulated model server, and asks all of
 them in turns, so that a busy moment falls on everybody. One that cannot be installed or started says why, and the rest
 is compared. What is added is the difference to asking the model server directly. Where the machine has two cores,
@@ -179,9 +179,8 @@ class Comparison:
                 late = max((sample.late_ms for sample in samples), default=0.0)
                 whole = bool(times) and len(times) == len(samples)
                 kept = whole and added(times, direct).p99 <= SLOWEST_MS
-                say(
-                    f"{one.name}: {search.rate:.0f}/s {'kept' if kept else 'not kept'} (generator at most {late:.0f} ms late)"
-                )
+                said = "kept" if kept else "not kept"
+                say(f"{one.name}: {search.rate:.0f}/s {said} (generator at most {late:.0f} ms late)")
                 search.tell(kept=kept)
                 await asyncio.sleep(0.5)
         for name, search in searches.items():
@@ -199,7 +198,6 @@ class Comparison:
 
 async def compare(data: Path, only: Sequence[str], sizes: Sizes, say: Callable[[str], None]) -> dict[str, Any]:
     """Starts everything, compares it, and returns rows as `figures` makes them."""
-    data.mkdir(parents=True, exist_ok=True)
     cores = sorted(os.sched_getaffinity(0))
     core = cores[-1] if len(cores) > 1 else None
     failed = list[Row]()
@@ -292,8 +290,8 @@ def html(found: dict[str, Any]) -> str:
     names, *rows = table(found["rows"])
     lead = f"Gateways in front of one simulated model server, asked in turns, on {found['machine']['cores']} cores"
     words = "\n".join(f"{row['name']}: {row['what']}" for row in found["rows"])
-    parts = [Table(title="Compared", columns=names, rows=rows), Words(title="What each is", text=words)]
-    return page("hasten beside other gateways", lead, parts)
+    compared = Table(title="Compared", columns=names, rows=rows)
+    return page("hasten beside other gateways", lead, [compared, Words(title="What each is", text=words)])
 
 
 async def run(given: argparse.Namespace) -> int:
@@ -329,7 +327,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=Sizes().seconds, help="of a try")
     for name in ("json", "html", "markdown"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE")
-    return run_loop(run(parser.parse_args()))
+    given = parser.parse_args()
+    given.data.mkdir(parents=True, exist_ok=True)
+    return run_loop(run(given))
 
 
 if __name__ == "__main__":

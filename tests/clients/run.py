@@ -20,6 +20,12 @@ sys.path[:0] = [str(HERE.parent / "peers")]
 from model_server import ModelServer  # noqa: E402
 
 CONFIG = """
+[gateway]
+deadline_s = 600.0
+[orchestrator]
+deadline_ms = 600000
+max_deadline_ms = 600000
+
 [[models]]
 name = "scripted"
 capabilities = ["tools", "json", "logprobs"]

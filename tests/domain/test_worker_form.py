@@ -106,10 +106,10 @@ TOOL = {"type": "function", "function": {"name": "f"}}
     [
         ({"response_format": {"type": "grammar"}}, "bad_request", "response_format"),
         ({"tools": [{"type": "function"}]}, "bad_request", "tools"),
-        ({"tools": [TOOL], "tool_choice": "required"}, "unsupported", "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": "any"}, "bad_request", "tool_choice"),
         (
-            {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}},
-            "unsupported",
+            {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}},
+            "bad_request",
             "tool_choice",
         ),
     ],
@@ -120,6 +120,6 @@ def test_what_llama_would_leave_out_in_silence_is_refused(options: dict[str, Any
     assert (caught.value.code, caught.value.param) == (code, param)
 
 
-def test_tools_that_a_model_may_call_are_not_refused() -> None:
-    for choice in (None, "auto", "none"):
+def test_tools_that_a_model_may_or_must_call_are_not_refused() -> None:
+    for choice in (None, "auto", "none", "required", {"type": "function", "function": {"name": "f"}}):
         check(Generate(messages=[Turn(role="user", content="Hi")], tools=[TOOL], tool_choice=choice))

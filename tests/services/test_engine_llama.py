@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from hasten.chunks import merge_tool_calls
 from hasten.compressor.domain import compress
 from hasten.compressor.settings import Settings
 from hasten.compressor.tokenizer_folder import TokenizerFolder
@@ -18,7 +19,7 @@ from hasten.messages.generate import Generate
 from hasten.messages.retrieve import Passage
 from hasten.models import SMALL, EngineConfig, Model
 from hasten.weights import folder, prepare
-from hasten.worker.engines import End, EngineError
+from hasten.worker.engines import Delta, End, EngineError
 from hasten.worker.engines.llama import LlamaEngine
 
 DATA = Path(__file__).parents[2] / ".hasten"
@@ -166,6 +167,47 @@ async def test_tools_are_no_promise_of_a_model_whose_template_does_not_know_them
     await engine.start()
     try:
         assert engine.capabilities == ["json", "logprobs"]
+    finally:
+        await engine.close()
+
+
+KNOWS_TOOLS = (
+    "{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}"
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}"
+    "{% for call in message.tool_calls or [] %}{{ call.function | tojson }}{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+class _WithTools(LlamaEngine):
+    """The small model under a template that shows it tools, though it was not trained to call any."""
+
+    def _params(self, xllamacpp: Any, path: Path) -> Any:
+        params = super()._params(xllamacpp, path)
+        params.chat_template = KNOWS_TOOLS
+        return params
+
+
+async def test_a_call_that_is_insisted_on_is_made_whatever_the_model_would_say(data: Path) -> None:
+    config = EngineConfig(path=SMALL.engine.path, slots=1)
+    model = Model(name="llama", slug="llama", engine=config, context_window=1024, capabilities=["tools"])
+    engine = _WithTools.from_config(model, data)
+    await engine.start()
+    city = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Paris"]}}, "required": ["city"]}
+    tools = [{"type": "function", "function": {"name": name, "parameters": city}} for name in ("weather", "clock")]
+    one_call, named = {"parallel_tool_calls": False}, {"type": "function", "function": {"name": "clock"}}
+    try:
+        assert "tools" in engine.capabilities
+        for choice, names in (("required", {"weather", "clock"}), (named, {"clock"})):
+            turns = [Turn(role="user", content="How late is it in Paris?")]
+            request = Generate(messages=turns, tools=tools, tool_choice=choice, max_tokens=120, extra=one_call)
+            *deltas, end = [event async for event in engine.generate("acme/r", request)]
+            assert not any(delta.text for delta in deltas if isinstance(delta, Delta))
+            (call,) = merge_tool_calls(one for delta in deltas for one in getattr(delta, "tool_calls", None) or [])
+            assert call["function"]["name"] in names
+            assert msgspec.json.decode(call["function"]["arguments"])["city"] in ("Oslo", "Paris")
+            assert isinstance(end, End)
+            assert end.finish_reason == "tool_calls"
     finally:
         await engine.close()
 

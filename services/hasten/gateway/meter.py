@@ -32,7 +32,8 @@ FREE = Price()
 def estimated_tokens(body: Mapping[str, Any]) -> int:
     """What to expect of a chat body: its texts by the bytes, and the longest answer it asks for, where it says so."""
     said = sum(len(msgspec.json.encode(body[name])) for name in ("messages", "input", "tools") if body.get(name))
-    longest = body.get("max_completion_tokens") or body.get("max_tokens") or 0
+    names = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+    longest = next((body[name] for name in names if body.get(name)), 0)
     choices = body.get("n") or 1
     return said // BYTES_PER_TOKEN + (longest * choices if isinstance(longest, int) and isinstance(choices, int) else 0)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from hasten.messages.generate import Generate
 from hasten.worker.engines.engine import EngineError
+from hasten.worker.engines.forced import forced, insists
 from hasten.worker.engines.gbnf import readable
 
 DEEPEST, LONGEST = 16, 1000
@@ -29,15 +30,14 @@ _PIECE = re.compile(
 
 
 def check(request: Generate) -> None:
-    """Raises EngineError that says what to do instead. A forced call is refused: llama.cpp takes the choice, and
-    answers with text."""
+    """Raises EngineError(bad_request) that says what to do instead."""
     kind = (request.response_format or {}).get("type", "text")
     if kind not in ("text", "json_object", "json_schema"):
         raise _refused("response_format must be text, json_object or json_schema", "response_format")
     if not all(map(_is_function, request.tools or ())):
         raise _refused("a tool must be a function with a name", "tools")
-    if request.tools and request.tool_choice not in (None, "auto", "none"):
-        raise EngineError("unsupported", "this model cannot be made to call a tool", param="tool_choice")
+    if insists(request):
+        forced(request)
     grammar = request.extra.get("grammar", "")
     if not isinstance(grammar, str) or not readable(grammar):
         raise _refused(

@@ -21,6 +21,7 @@ from hasten.worker.engines.answer import Answer
 from hasten.worker.engines.body import alternatives, chat_body, check_options
 from hasten.worker.engines.engine import Delta, End, EngineError, tenant_of
 from hasten.worker.engines.flow import Flow, relay
+from hasten.worker.engines.forced import Reader, as_calls, forced, insists, reader
 from hasten.worker.engines.slots import Hold, Slots
 
 log = logger("worker")
@@ -175,7 +176,7 @@ class LlamaEngine:
             raise EngineError("unavailable", "the engine is not running", retry_after_ms=1000)
         body, flow = self._body(request), Flow()
         self._flows[request_id] = flow
-        self._submit(tenant_of(request_id), body, flow)
+        self._submit(tenant_of(request_id), body, flow, reader(request) if insists(request) else None)
         try:
             async with aclosing(relay(flow, Answer(may_be_empty=True, alternatives=alternatives(request)))) as events:
                 async for event in events:
@@ -189,6 +190,9 @@ class LlamaEngine:
         if request.logprobs and request.tools:
             raise EngineError("unsupported", "this model tells no log-probabilities beside tools", param="logprobs")
         body = chat_body(msgspec.structs.replace(request, confidence_after=0) if request.tools else request)
+        if insists(request):  # llama.cpp takes the choice, and answers with text
+            del body["tool_choice"]
+            body["response_format"] = {"type": "json_schema", "json_schema": {"schema": forced(request)}}
         for message in body["messages"]:
             message["role"] = "system" if message["role"] == "developer" else message["role"]
         for name in request.extra:
@@ -197,22 +201,22 @@ class LlamaEngine:
         limit = min(request.max_tokens, self._model.context_window)  # beyond 2^31 - 1 it would be refused
         return {**body, "max_tokens": limit, "return_progress": True}
 
-    def _submit(self, tenant: str, body: dict[str, Any], flow: Flow) -> None:
-        running = self._pool.submit(self._run, tenant, body, flow)
+    def _submit(self, tenant: str, body: dict[str, Any], flow: Flow, calls: Reader | None) -> None:
+        running = self._pool.submit(self._run, tenant, body, flow, calls)
         self._running.add(running)
         running.add_done_callback(self._running.discard)
 
-    def _run(self, tenant: str, body: dict[str, Any], flow: Flow) -> None:
+    def _run(self, tenant: str, body: dict[str, Any], flow: Flow, calls: Reader | None) -> None:
         with self._places.hold(tenant, _prompt(body)) as held:
             if not flow.stopped:
-                self._compute(body, flow, held)
+                self._compute(body, flow, held, calls)
         flow.end()
 
-    def _compute(self, body: dict[str, Any], flow: Flow, held: Hold) -> None:
+    def _compute(self, body: dict[str, Any], flow: Flow, held: Hold, calls: Reader | None) -> None:
         def put(plain: Any) -> bool:
             if "error" not in plain:
                 held.began()
-            return flow.put(plain)
+            return flow.put(plain if calls is None else as_calls(plain, calls))
 
         place = {"id_slot": held.at, "cache_prompt": held.reuses and self._config.llama_prefix_cache}
         try:

@@ -1,23 +1,12 @@
 """What vLLM generates as the objects of OpenAI's stream: text, tool calls, an end and usage."""
 
-from typing import Any, Protocol
+from typing import Any
 
 from hasten.worker.engines.engine import EngineError
+from hasten.worker.engines.forced import Reader
 
 ENDS = ("stop", "length")
 """What vLLM calls a finish; anything else is none."""
-
-
-class Reader(Protocol):
-    """Makes deltas of a piece of text and its tokens; `calls` says whether there were tool calls among them."""
-
-    calls: bool
-
-    def read(self, text: str, tokens: list[int]) -> list[dict[str, Any]]:
-        """The deltas that this piece completes."""
-
-    def finish(self) -> list[dict[str, Any]]:
-        """What is left when the text has ended."""
 
 
 class Output:

@@ -6,6 +6,7 @@ from hasten.messages.chat import Turn
 from hasten.messages.generate import SAMPLING_FIELDS, Generate
 from hasten.worker.engines.body import check_options
 from hasten.worker.engines.engine import EngineError
+from hasten.worker.engines.forced import forced, insists
 
 SAMPLING = frozenset(
     {
@@ -68,7 +69,7 @@ def sampling(request: Generate, room: int) -> dict[str, Any]:
 
 def _form(request: Generate) -> dict[str, Any] | None:
     """What the text must look like: forced tool calls first, then the response format."""
-    if request.tools and request.tool_choice not in (None, "auto", "none"):
+    if insists(request):
         return {"json": forced(request)}
     form = request.response_format or {}
     match form.get("type", "text"):
@@ -81,34 +82,3 @@ def _form(request: Generate) -> dict[str, Any] | None:
     raise EngineError(
         "bad_request", "response_format must be text, json_object or json_schema", param="response_format"
     )
-
-
-def named(request: Generate) -> str | None:
-    """The function that `tool_choice` names, None for anything else."""
-    choice = request.tool_choice
-    return (choice.get("function") or {}).get("name") if isinstance(choice, dict) else None
-
-
-def forced(request: Generate) -> dict[str, Any]:
-    """The schema of what a forced tool call must write: the arguments of the one that is named, or a list of calls."""
-    functions = [tool.get("function") or {} for tool in request.tools or []]
-    if (name := named(request)) is not None:
-        for function in functions:
-            if function.get("name") == name:
-                return _parameters(function)
-        raise EngineError("bad_request", "tool_choice names a tool that is not in tools", param="tool_choice")
-    if request.tool_choice != "required":
-        raise EngineError("bad_request", "tool_choice must be auto, none, required or a function", param="tool_choice")
-    calls = [
-        {
-            "type": "object",
-            "properties": {"name": {"enum": [function.get("name")]}, "parameters": _parameters(function)},
-            "required": ["name", "parameters"],
-        }
-        for function in functions
-    ]
-    return {"type": "array", "minItems": 1, "items": {"anyOf": calls}}
-
-
-def _parameters(function: dict[str, Any]) -> dict[str, Any]:
-    return function.get("parameters") or {"type": "object", "properties": {}}

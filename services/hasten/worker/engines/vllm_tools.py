@@ -1,77 +1,20 @@
 """Tool calls in what vLLM writes: forced ones are JSON of a known form, free ones are found by a parser of its own."""
 
-import secrets
 from typing import Any
 
-import msgspec
-
 from hasten.messages.generate import Generate
-from hasten.worker.engines.vllm_output import Reader, TextReader
-from hasten.worker.engines.vllm_request import named
+from hasten.worker.engines import forced
+from hasten.worker.engines.forced import Reader
+from hasten.worker.engines.vllm_output import TextReader
 
 
 def reader(request: Generate, tokenizer: Any, parser: str) -> Reader:
     """The reader for the tools and the tool choice of a request; `parser` is the name of one of vLLM's."""
     if not request.tools or request.tool_choice == "none":
         return TextReader()
-    if (name := named(request)) is not None:
-        return NamedReader(name)
-    if request.tool_choice == "required":
-        return RequiredReader()
+    if forced.insists(request):
+        return forced.reader(request)
     return FreeReader(request, tokenizer, parser)
-
-
-def _begun(index: int, name: str, arguments: str = "") -> dict[str, Any]:
-    function = {"name": name, "arguments": arguments}
-    return {"index": index, "id": f"call_{secrets.token_hex(8)}", "type": "function", "function": function}
-
-
-class NamedReader:
-    """All of it is the arguments of one call."""
-
-    calls = True
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def read(self, text: str, tokens: list[int]) -> list[dict[str, Any]]:
-        """The call at the first piece, then its arguments as they come."""
-        name, self._name = self._name, ""
-        if name:
-            return [{"tool_calls": [_begun(0, name, text)]}]
-        return [{"tool_calls": [{"index": 0, "function": {"arguments": text}}]}] if text else []
-
-    def finish(self) -> list[dict[str, Any]]:
-        """Nothing is held back."""
-        return []
-
-
-class RequiredReader:
-    """All of it is a list of calls, which are shown when it is whole."""
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self.calls = False
-
-    def read(self, text: str, tokens: list[int]) -> list[dict[str, Any]]:
-        """Nothing yet."""
-        self._pieces.append(text)
-        return []
-
-    def finish(self) -> list[dict[str, Any]]:
-        """The calls; none when the list was cut off."""
-        try:
-            calls = msgspec.json.decode("".join(self._pieces), type=list[_Call])
-        except msgspec.DecodeError:
-            return []
-        self.calls = bool(calls)
-        made = [_begun(at, call.name, msgspec.json.encode(call.parameters).decode()) for at, call in enumerate(calls)]
-        return [{"tool_calls": made}] if made else []
-
-
-class _Call(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    parameters: dict[str, Any] = {}
 
 
 class FreeReader:
