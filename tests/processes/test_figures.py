@@ -13,7 +13,7 @@ from hasten.metrics import metrics
 ROOT = Path(__file__).parents[2]
 
 
-async def test_what_the_board_names_is_exposed_and_what_is_exposed_is_listed(up: Up) -> None:
+async def test_a_whole_system_exposes_what_the_board_names_and_misses_nothing(up: Up) -> None:
     http, _ = await up.ready()
     assert (await said("ask", "When does the tide rise?", data=up.data))[0] == 0
     async with httpx.AsyncClient() as client:
@@ -37,9 +37,6 @@ async def test_what_the_board_names_is_exposed_and_what_is_exposed_is_listed(up:
     labels = {label for one in families for sample in one.samples for label in sample.labels}
     assert not {"request_id", "user", "key"} & labels
 
-
-async def test_a_whole_system_misses_nothing_and_its_figures_are_shown(up: Up) -> None:
-    await up.ready()
     code, text, errors = await said("status", "--json", data=up.data)
     assert (code, json.loads(text)["problems"]) == (0, []), errors
     assert "Nothing is missing." in (await said("status", data=up.data))[1]
