@@ -30,14 +30,14 @@ class BusCaller:
                 else:
                     self._see(sample, event)
         except Failed as failed:
-            sample.outcome = failed.failure.code
+            sample.outcome, sample.detail = failed.failure.code, failed.failure.detail
         return watch.stop(sample)
 
     def _see(self, sample: Sample, event: Any) -> None:
         if isinstance(event, Note) and event.kind == "compress":
             sample.tokens_before, sample.tokens_after = event.data["tokens_before"], event.data["tokens_after"]
         elif isinstance(event, Failure):
-            sample.outcome = event.code
+            sample.outcome, sample.detail = event.code, event.detail
         elif isinstance(event, Done):
             usage = event.usage
             sample.cache, sample.model, sample.stages = event.cache, event.model, event.timings_ms

@@ -13,7 +13,8 @@ class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
     `at_s` is when it was due, in seconds from the start of the run, and `late_ms` how much later it was begun: the
     generator's own fault, which is part of every other time. `ttft_ms` is from the moment it was due to the first chunk
     (None without one), `total_ms` to the end, `tpot_ms` the time per later token, `gap_ms` the longest pause between
-    two chunks. `outcome` is `done` or a failure's code. `cache` says where the answer came from (exact, semantic,
+    two chunks. `outcome` is `done` or a failure's code, `detail` what hasten said
+    besides. `cache` says where the answer came from (exact, semantic,
     shared, miss). `stages` are the orchestrator's times in ms, `queue` of them the wait for a slot of the engine.
     `tokens_before` and `tokens_after` are the prompt's before and after compression, None where none was made or told;
     `prompt_tokens`, `cached_tokens` and `completion_tokens` the usage. `cost` is in dollars, by the model table;
@@ -25,6 +26,7 @@ class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
     kind: str = ""
     request_id: str = ""
     outcome: str = DONE
+    detail: str = ""
     cache: str = ""
     model: str = ""
     late_ms: float = 0.0

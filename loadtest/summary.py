@@ -58,7 +58,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     `asked_per_s` is of the time in which requests came, `answered_per_s` of all. Times count from when a request was
     due. `late_ms` is the generator's own lateness. `queue_ms` is the wait for a slot of the engine, `added_ms`
     what a first token took beyond its worker's time and `stages_ms` the orchestrator's times, each of the answers that
-    tell them. Tokens are means per prompt that was made. `cost` is of
+    tell them. Tokens are means per prompt that was made. `details` is what the
+    first failure of each code said. `cost` is of
     all answers, `cost_per_request` per request asked; `saved` is what hits would have cost as misses. `invalid` says
     why the figures must not be believed, empty if they may.
     """
@@ -86,6 +87,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cost: float
     cost_per_request: float
     saved: float
+    details: dict[str, str] = {}
     invalid: str = ""
 
     @property
@@ -132,6 +134,7 @@ def summary(samples: Sequence[Sample], *, late_ms: float) -> Summary:
         cost=sum(one.cost for one in samples),
         cost_per_request=sum(one.cost for one in samples) / max(1, len(samples)),
         saved=sum(one.saved for one in samples),
+        details={one.outcome: one.detail for one in reversed(samples) if one.detail},
         invalid=_invalid(samples, late, late_ms),
     )
 

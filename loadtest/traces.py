@@ -1,6 +1,6 @@
 """Replays recorded traffic as it was and as fast as it can be: the reports and the tables of docs/traces.md.
 
-`python -m loadtest.traces --data DIR --out docs/traces` runs the scenarios of the recorded traces one after the
+`python -m loadtest.traces --data DIR --out REPORTS` runs the scenarios of the recorded traces one after the
 other (six minutes each), writes the page and the JSON file of each, and prints the tables. `--no-search` leaves out the
 search for the highest speed, `--tables` runs nothing and prints the tables of reports that are there.
 """

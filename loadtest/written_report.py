@@ -161,7 +161,11 @@ def report(result: Result) -> str:
         _groups("By where the answer came from", found.by_source),
         _groups("By kind of request", found.by_kind),
         cost_plot(found.by_source, found.asked),
-        Table(title="Outcomes", columns=("", "requests"), rows=[[name, n] for name, n in found.outcomes.items()]),
+        Table(
+            title="Outcomes",
+            columns=("", "requests", "what the first one said"),
+            rows=[[name, n, found.details.get(name, "")] for name, n in found.outcomes.items()],
+        ),
     ]
     parts += [_busy(result)] if result.busy else []
     where = f"{machine.cores} cores, load {machine.load:g} at the end, {machine.system}, Python {machine.python}"
@@ -180,6 +184,7 @@ def lines(result: Result) -> list[str]:
     """What the command prints."""
     found = result.summary
     rows = [*_overview(result).rows, *([name, n] for name, n in found.outcomes.items() if name != "done")]
+    rows += [[f"  {name}: {detail}", ""] for name, detail in found.details.items()]
     said = [result.about, *(f"  {name:72} {shown(value)}" for name, value in rows), ""]
     said += [f"  {'ms':36}" + "".join(f"{name:>11}" for name in _SPREAD)]
     said += [f"  {row[0]:36}" + "".join(f"{shown(cell):>11}" for cell in row[1:]) for row in _times(found).rows]

@@ -38,10 +38,13 @@ def test_rates_are_of_the_time_that_was_taken() -> None:
 
 
 def test_failures_are_counted_by_code_and_are_beyond_every_bound() -> None:
-    failed = [Sample(index=100 + at, at_s=10.0, outcome="overloaded", total_ms=3) for at in range(3)]
+    failed = [
+        Sample(index=100 + at, at_s=10.0, outcome="overloaded", detail=f"line {at}", total_ms=3) for at in range(3)
+    ]
     cut = Sample(index=103, at_s=10.0, outcome="incomplete", ttft_ms=1.0, total_ms=3)
     found = summary([*HUNDRED, *failed, cut], late_ms=20)
     assert found.outcomes == {"done": 100, "overloaded": 3, "incomplete": 1}
+    assert found.details == {"overloaded": "line 0"}
     assert (found.asked, found.failed, found.ttft_ms.n) == (104, 4, 100)
     assert within([*HUNDRED, *failed, cut], 100) == 100 / 104
     assert within(HUNDRED, 50) == 0.5
