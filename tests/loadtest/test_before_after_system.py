@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from hasten.messages.retrieve import Document
 from loadtest.before_after_row import row
 from loadtest.before_after_run import AskFor, hasten_asks, naive_asks, saturated
