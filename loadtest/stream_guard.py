@@ -14,7 +14,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -94,9 +93,9 @@ class Reading:
         self.held = 0
         self._guarded = Guarded(rules, TENANT, lambda: now_ms() + 60_000, self._give)
 
-    def _give(self, text: str = "", **_: Any) -> None:
+    def _give(self, chunk: Chunk) -> None:
         now = time.perf_counter()
-        self._given += len(text)
+        self._given += len(chunk.text)
         while self._open and self._open[0][0] <= self._given:
             self.delays.append((now - self._open.pop(0)[1]) * 1000)
 

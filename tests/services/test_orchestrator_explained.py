@@ -46,6 +46,7 @@ async def test_a_generated_answer(replicas: Replicas, peers: Scripted) -> None:
         "compress": "ran",
         "generate": "ran",
         "first_token": "ran",
+        "checks": "ran",
         "store": "ran",
     }
     assert found["embed"]["end_ms"] <= found["semantic"]["start_ms"]

@@ -91,7 +91,7 @@ class Completion:
     async def _stream(self, routed: Routed, messages: list[Turn], retrieved: Retrieved, vector: bytes | None) -> None:
         means = self._means
         flight = self._flight
-        guarded = Guarded(means.guard.of(flight.tenant), flight.tenant, lambda: flight.deadline_ms, flight.text)
+        guarded = Guarded(means.guard.of(flight.tenant), flight.tenant, lambda: flight.deadline_ms, flight.pass_on)
         generation = Generation(means.bus, flight, self._request, means.settings, means.hedges, guarded)
         reroute = Reroute(self._stages, retrieved.passages, vector, self._note_route)
         try:

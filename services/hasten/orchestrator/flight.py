@@ -98,6 +98,10 @@ class Flight:
         """Appends a chunk with the next sequence number."""
         self.say(Chunk(seq=self.chunks, text=text, **deltas))
 
+    def pass_on(self, chunk: Chunk) -> None:
+        """Appends a chunk of somebody else's with the next sequence number."""
+        self.say(structs.replace(chunk, seq=self.chunks))
+
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Appends a note."""
         self.say(Note(kind=kind, data=data))

@@ -17,13 +17,12 @@ from hasten.telemetry import counter
 _guarded = counter("guard_matches_total", "What rules have found in answers, by what became of it", "rule", "outcome")
 STOPPED = "content_filter"
 """The finish_reason of an answer that a rule has ended."""
-Say = Callable[..., None]
+Say = Callable[[Chunk], None]
 
 
 class Guarded:
-    """Takes the chunks of one answer as they were generated and calls `say`, as Flight.text is called, with what may be
-    shown of them. Without rules each chunk goes on as it is; under rules it loses its log probabilities, which tell
-    the tokens that a rule may hide."""
+    """Takes the chunks of one answer as they were generated and calls `say` with chunks, whose numbers count nothing,
+    of what may be shown. Without rules each goes on as it is; with rules only its text, reasoning and tool calls do."""
 
     def __init__(self, rules: Rules, tenant: str, deadline_ms: Callable[[], float], say: Say) -> None:
         self._rules, self._tenant, self._deadline_ms, self._say = rules, tenant, deadline_ms, say
@@ -49,7 +48,7 @@ class Guarded:
     async def take(self, chunk: Chunk) -> None:
         """Takes the next chunk."""
         if not self._rules.mark:
-            self._say(chunk.text, reasoning=chunk.reasoning, tool_calls=chunk.tool_calls, logprobs=chunk.logprobs)
+            self._say(chunk)
             return
         for kind, text in (("reasoning", chunk.reasoning), ("text", chunk.text)):
             if text and not self.stopped:
@@ -69,11 +68,11 @@ class Guarded:
         function = delta.get("function")
         arguments = function.get("arguments") if isinstance(function, dict) else None
         if not self._looked_for("tool_calls") or not isinstance(function, dict) or not isinstance(arguments, str):
-            self._say(tool_calls=[delta])
+            self._say(Chunk(seq=0, tool_calls=[delta]))
             return
         call = await self._call_of(delta)
         if set(delta) - {"index"} != {"function"} or set(function) != {"arguments"}:
-            self._say(tool_calls=[{**delta, "function": {**function, "arguments": ""}}])
+            self._say(Chunk(seq=0, tool_calls=[{**delta, "function": {**function, "arguments": ""}}]))
         await self._sieve("tool_calls", call).take(arguments)
 
     async def _call_of(self, delta: dict[str, Any]) -> tuple[Any, Any]:
@@ -101,13 +100,13 @@ class Guarded:
 
     def _give(self, kind: Kind, text: str, call: tuple[Any, Any] = (None, None)) -> None:
         if kind == "text":
-            self._say(text)
+            self._say(Chunk(seq=0, text=text))
         elif kind == "reasoning":
-            self._say(reasoning=text)
+            self._say(Chunk(seq=0, reasoning=text))
         else:
             index, id_ = call
             name = {"index": index} if index is not None else {"id": id_} if id_ else {}
-            self._say(tool_calls=[{**name, "function": {"arguments": text}}])
+            self._say(Chunk(seq=0, tool_calls=[{**name, "function": {"arguments": text}}]))
 
     async def settle(self) -> None:
         """Returns when everything has been judged that was taken."""
@@ -157,10 +156,7 @@ async def guarded(answer: Answer, rules: Rules, tenant: str, deadline_ms: float)
     """A stored answer as it may be shown under these rules, which it was not made under."""
     said: list[Chunk] = []
 
-    def say(text: str = "", **deltas: Any) -> None:
-        said.append(Chunk(seq=len(said), text=text, **deltas))
-
-    stream = Guarded(rules, tenant, lambda: deadline_ms, say)
+    stream = Guarded(rules, tenant, lambda: deadline_ms, said.append)
     try:
         await stream.take(Chunk(seq=0, text=answer.text, reasoning=answer.reasoning))
         for at, call in enumerate(answer.tool_calls or ()):

@@ -20,8 +20,9 @@ from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.verification.checks import Checks, CheckSettings
 from hasten.orchestrator.verification.citations import Verification
 from hasten.orchestrator.verification.support import Shelf
-from hasten.telemetry import counter
+from hasten.telemetry import counter, logger, where
 
+log = logger("orchestrator")
 CITATIONS = "citations"
 MOST_CHARS = 20_000
 """Of a longer answer the citations are not verified."""
@@ -49,9 +50,12 @@ class Afterword:
         )
         tasks = self._checks.begin(flight.tenant, asked, until_ms)
         saying = [self._check(one, task, answer) for one, task in tasks.items()]
+        saying += [self._citations(answer, passages, until_ms)] if verifies else []
         try:
             with flight.timeline.begin("checks"):
-                await asyncio.gather(*saying, *([self._citations(answer, passages, until_ms)] if verifies else []))
+                for ended in await asyncio.gather(*saying, return_exceptions=True):
+                    if isinstance(ended, Exception):
+                        log.error("what follows an answer failed: %s", where(ended))
         finally:
             for task in tasks.values():
                 task.cancel()
