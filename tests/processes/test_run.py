@@ -124,10 +124,17 @@ async def test_an_end_without_a_server_is_no_good_end(config: Path, tmp_path: Pa
     assert "never reached the server" in said
 
 
-async def test_metrics_are_exposed(nats_server: NatsServer, config: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_variable", [False, True])
+async def test_metrics_are_exposed(
+    nats_server: NatsServer, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_variable: bool
+) -> None:
     port = free_port()
-    common = ("--nats", nats_server.url, "--config", str(config), "--data", str(tmp_path))
-    process = await Process.start("router", *common, "--metrics", f"127.0.0.1:{port}")
+    common = ["--nats", nats_server.url, "--config", str(config), "--data", str(tmp_path)]
+    if by_variable:
+        monkeypatch.setenv("HASTEN_METRICS", f"127.0.0.1:{port}")
+    else:
+        common += ["--metrics", f"127.0.0.1:{port}"]
+    process = await Process.start("router", *common)
     assert "ready" in await process.ready()
     text = await asyncio.to_thread(lambda: urlopen(f"http://127.0.0.1:{port}/metrics").read().decode())
     process.process.terminate()

@@ -25,7 +25,10 @@ class Share:
     async def led(self) -> Lease | None:
         """The lease of a replica that generates for its readers already; nothing is claimed."""
         lease = await self._leases.look(self._key) if self._key and self._task is None else None
-        return lease if lease is not None and lease.word.leader and not lease.word.quiet else None
+        if lease is None or not lease.word.leader or lease.word.quiet:
+            return None
+        self._flight.timeline.begin("lease").end(*_said(lease))
+        return lease
 
     async def claim(self) -> Lease | None:
         """A lease of ours, or that of the replica to follow; None to go alone."""
