@@ -90,7 +90,7 @@ class Reader:
             self.flight, self._heard, self._owed = flight, 0, self._shown
         if isinstance(event, Chunk):
             await self._chunk(event)
-        elif isinstance(event, Done | Failure):
+        elif isinstance(event, (Done, Failure)):
             await self.end(event if isinstance(event, Failure) else self._done(event, shared))
         elif self._heard < self._skip or self._owed:
             return
