@@ -68,7 +68,7 @@ class Call:
         if self._watch is None:
             self._watch = self._bus.watch_reader(lambda: self.cancel("disconnected"))
         self.sent_at = time.monotonic()
-        self.ended = isinstance(event, Done | Failure)
+        self.ended = isinstance(event, (Done, Failure))
         try:
             await self._bus.send(self._reply, event, reply=self._watch[0])
         except Failed:

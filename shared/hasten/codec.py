@@ -33,18 +33,19 @@ def nesting(raw: bytes) -> int:
     return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
 
 
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_decoders: dict[int, tuple[Any, msgspec.json.Decoder[Any]]] = {}
+"""By identity, since a union takes longer to hash than a small message to decode; the kind is kept beside."""
 
 
 def decode(kind: Any, raw: bytes) -> Any:
     """Decodes JSON into a Struct type or union; raises Failed(bad_request) with a reason that quotes no content."""
     if nesting(raw) > MAX_NESTING:
         raise Failed("bad_request", _TOO_DEEP)
-    decoder = _decoders.get(kind)
-    if decoder is None:
-        decoder = _decoders.setdefault(kind, msgspec.json.Decoder(kind))
+    known = _decoders.get(id(kind))
+    if known is None:
+        known = _decoders.setdefault(id(kind), (kind, msgspec.json.Decoder(kind)))
     try:
-        return decoder.decode(raw or b"{}")
+        return known[1].decode(raw or b"{}")
     except msgspec.ValidationError as error:
         raise Failed("bad_request", without_value(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

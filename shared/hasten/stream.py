@@ -63,7 +63,7 @@ class Stream:
 
     def push(self, event: Any) -> None:
         """Takes the next event from the wire."""
-        self._sender_ended |= isinstance(event, Done | Failure)
+        self._sender_ended |= isinstance(event, (Done, Failure))
         self._take(event)
 
     def fail(self, failure: Failure) -> None:
@@ -91,7 +91,7 @@ class Stream:
         if self._closed:
             raise StopAsyncIteration
         event = self._checked(await self._event())
-        if isinstance(event, Done | Failure):
+        if isinstance(event, (Done, Failure)):
             await self.aclose()
         return event
 

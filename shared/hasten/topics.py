@@ -1,8 +1,9 @@
 """Declares what a message and a topic are; every subject is made here, so a bad token never reaches the server."""
 
+import os
 import re
-import secrets
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -38,7 +39,14 @@ def checked(kind: str, value: str) -> str:
 
 def random_id() -> str:
     """A new id for a request or a replica, fit for a subject."""
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
+
+
+@lru_cache
+def _tokens(template: str) -> tuple[tuple[str, str], ...]:
+    """The tokens of a template: (itself, "") or ("", the name of a placeholder)."""
+    found = ((part, _PLACEHOLDER.fullmatch(part)) for part in template.split("."))
+    return tuple(("", name[1]) if name else (part, "") for part, name in found)
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,11 +74,11 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tokens(self) -> tuple[str, ...]:
         """The names of the tokens in the template, in order."""
-        return tuple(_PLACEHOLDER.findall(self.template))
+        return tuple(name for _, name in _tokens(self.template) if name)
 
     def subject(self, **tokens: str) -> str:
         """The subject for these tokens; raises BadName for one that may not be in a subject, KeyError without one."""
-        return _PLACEHOLDER.sub(lambda found: checked(found[1], tokens[found[1]]), self.template)
+        return ".".join([text or checked(name, tokens[name]) for text, name in _tokens(self.template)])
 
     def hearer(self, tokens: dict[str, str]) -> str | None:
         """The service of its queue group, else whoever the last token names; None if that is not given."""
@@ -89,11 +97,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
 
     def parse(self, subject: str) -> dict[str, str]:
         """The tokens of a subject of this topic by name; raises BadName when it is not one."""
-        parts, names = subject.split("."), self.template.split(".")
-        if len(parts) != len(names):
+        parts, tokens = subject.split("."), _tokens(self.template)
+        if len(parts) != len(tokens):
             raise BadName(f"the subject of {self.name} is {self.template}")
-        found: dict[str, str] = {}
-        for part, name in zip(parts, names, strict=True):
-            if name.startswith("{"):
-                found[name[1:-1]] = checked(name[1:-1], part)
-        return found
+        return {name: checked(name, part) for part, (_, name) in zip(parts, tokens, strict=True) if name}

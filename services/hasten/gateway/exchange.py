@@ -91,7 +91,7 @@ class Exchange:
             self._grant.see(event)
             if not isinstance(event, Ping):
                 self._feed.put(event)
-            self._over = isinstance(event, Done | Failure)
+            self._over = isinstance(event, (Done, Failure))
             if self._feed.ended:
                 break
         if not self._over:

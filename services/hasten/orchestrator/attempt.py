@@ -154,7 +154,7 @@ class Attempt:
             async for event in self._stream:
                 if isinstance(event, Note) and event.kind == CONFIDENCE:
                     self.confidence = msgspec.convert(event.data, Confidence)
-                if isinstance(event, Chunk | Done | Failure):
+                if isinstance(event, (Chunk, Done, Failure)):
                     return event
         return Failure(code="incomplete", detail="the worker's stream ended without a result")
 

@@ -104,7 +104,7 @@ class Reader:
                 link(self.call, flight.timeline)
         if isinstance(event, Chunk):
             await self._chunk(event)
-        elif isinstance(event, Done | Failure):
+        elif isinstance(event, (Done, Failure)):
             await self.end(event if isinstance(event, Failure) else self._done(event, shared))
         elif self._heard < self._skip or self._owed:
             return

@@ -89,9 +89,9 @@ class Relay:
                 return True, self._end(event)
             elif isinstance(event, Failure):
                 return answered, self._verdict(event, answered, stream.sender_ended)
-            elif isinstance(event, Note | Chunk) and heard:
+            elif isinstance(event, (Note, Chunk)) and heard:
                 heard -= 1
-            elif isinstance(event, Note | Chunk):
+            elif isinstance(event, (Note, Chunk)):
                 self._taken += 1
                 if not self._take(event):
                     return True, "apart"
