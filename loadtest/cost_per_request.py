@@ -4,7 +4,8 @@
 each a process of its own, asks the same kind of question again and again, and reads what the kernel has counted for
 each process, less what it takes when nobody asks. The model is simulated and writes `--tokens` words, each a chunk of
 its own; answers of a quarter of that say what a chunk costs. The one who asks is not counted. The embedding model is
-the real one, of the data folder `--data`; it is exported there once. `--json` prints the figures for programs.
+the real one, of the data folder `--data`; it is exported there once. `--json` prints the figures for
+programs, `--page docs/per-core.md` puts them there.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from hasten.nats_server import free_port
 from hasten.prepare import prepare
 from hasten.topics import random_id
 from loadtest.http_lane import HttpLanes
+from loadtest.marked import put
 from loadtest.pipeline import MODEL, Pipeline, cores, pipeline
 from loadtest.processor_time import cost_us, per_core, processor_s
 
@@ -184,9 +186,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path(".hasten"), help="where the embedding model is, or is put")
     parser.add_argument("--requests", type=int, default=200, help="of each kind; four times as many exact hits")
     parser.add_argument("--tokens", type=int, default=48, help="of an answer")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="a page that has a place for the table")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     found = asyncio.run(measure(given.data, given.requests, given.tokens))
+    if given.page:
+        put(given.page, "costs", "\n".join(table(found)))
     if given.json:
         print(json.dumps(found, indent=2))
         return

@@ -5,7 +5,7 @@ Portkey's gateway (npm) in `--data`, starts them and hasten in front of the same
 them in turns, so that a busy moment falls on everybody. One that cannot be installed or started says why, and the rest
 is compared. What is added is the difference to asking the model server directly. Where the machine has two cores,
 whatever is compared runs on the last one, with all it starts, and who asks and the model server on the others.
-`--only NAME …` compares some; `--json FILE`, `--html FILE` and `--markdown FILE` write the figures.
+`--only NAME …` compares some; `--json FILE`, `--html FILE` and `--page docs/peers.md` write the figures.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from hasten.topics import random_id
 from loadtest.arrivals import poisson
 from loadtest.html_report import Table, Words, page
 from loadtest.http_lane import HttpLanes
+from loadtest.marked import put
 from loadtest.open_loop import open_loop
 from loadtest.peer import RECIPES, NotThere, installed, on_core, process, running
 from loadtest.peer_figure import SLOWEST_MS, Row, Search, added, ages_ms, behind, figures, table, texts
@@ -310,8 +311,8 @@ async def run(given: argparse.Namespace) -> int:
         given.json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     if given.html:
         given.html.write_text(html(found))
-    if given.markdown:
-        given.markdown.write_text(text + "\n")
+    if given.page:
+        put(given.page, "peers", text)
     return 0
 
 
@@ -325,7 +326,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=Sizes().rounds)
     parser.add_argument("--steps", type=int, default=Sizes().steps, help="tries for the rate of each")
     parser.add_argument("--seconds", type=float, default=Sizes().seconds, help="of a try")
-    for name in ("json", "html", "markdown"):
+    for name in ("json", "html", "page"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE")
     given = parser.parse_args()
     given.data.mkdir(parents=True, exist_ok=True)

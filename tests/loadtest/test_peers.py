@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.http_lane import Told
+from loadtest.marked import put
 from loadtest.peer import RECIPES, NotThere, Recipe, installed
 from loadtest.peer_figure import Row, Search, added, ages_ms, behind, data_of, figures, table, texts
 from loadtest.peers import Sizes, compare, html, markdown
@@ -86,6 +87,15 @@ def test_a_row_says_where_it_is_behind_and_why_it_is_not_there() -> None:
     cells = table(rows)
     assert cells[3][4] == "none: the model is asked"
     assert cells[4][1] == "cannot be installed: npm is not here"
+
+
+def test_a_table_is_put_where_a_page_has_a_place_for_it(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- figures -->\nold\n<!-- end of figures -->\nafter\n")
+    put(page, "figures", "| new |\n")
+    assert page.read_text() == "before\n<!-- figures -->\n| new |\n<!-- end of figures -->\nafter\n"
+    with pytest.raises(ValueError, match="has no <!-- other -->"):
+        put(page, "other", "x")
 
 
 async def test_one_that_cannot_be_installed_says_why(tmp_path: Path) -> None:
