@@ -23,7 +23,7 @@ from nats.js.api import KeyValueConfig
 from nats.js.kv import KeyValue
 
 from hasten.buckets import key_names
-from hasten.bus import Bus
+from hasten.bus import Bus, cancelled
 from hasten.caller import Caller, KeyRecord, Limits, TenantRecord
 from hasten.deadline import now_ms
 from hasten.messages.failure import Failed
@@ -239,7 +239,7 @@ class KeyRing:
         self._changed.set()
 
     async def _follow(self) -> None:
-        while True:
+        while not cancelled():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_s):
                     await self._changed.wait()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -39,12 +40,20 @@ async def second(server: NatsServer) -> AsyncIterator[Gateway]:
 
 
 async def post(gateway: Gateway, key: str, body: dict[str, Any] = HELLO) -> httpx.Response:
-    async with httpx.AsyncClient(base_url=gateway.url, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=60, verify=False) as http:
         return await http.post(CHAT, json=body, headers={"Authorization": f"Bearer {key}"})
 
 
+def still(*gateways: Gateway) -> None:
+    """Stops the clocks by which limits drain: what a test asserts does not depend on how long it takes."""
+    now_ms = time.time() * 1000
+    for gateway in gateways:
+        gateway._rates._clock = lambda: now_ms
+
+
 async def known(made: Edge, key: str) -> None:
-    """Returns when the gateway knows a key."""
+    """Returns when the gateway knows a key; from then on nothing drains."""
+    still(made.gateway)
     async with asyncio.timeout(20):
         while (await made.http.get("/v1/models", headers={"Authorization": f"Bearer {key}"})).status_code != 200:
             await asyncio.sleep(0.01)
@@ -113,7 +122,8 @@ async def test_a_budget_is_charged_what_answers_cost_and_hits_cost_nothing(bus: 
         await known(made, key)
         for _ in range(5):
             assert (await post(made.gateway, key)).status_code == 200
-        assert told(await post(made.gateway, key))["remaining-tokens"] > "9900"
+        await eventually(lambda: all(account.idle for account in made.gateway._rates._accounts.values()))
+        assert int(told(await post(made.gateway, key))["remaining-tokens"]) > 9900
         made.script = costly
         assert [(await post(made.gateway, key)).status_code for _ in range(3)] == [200, 200, 429]
         refused = await post(made.gateway, key)
@@ -192,14 +202,13 @@ async def test_two_gateways_together_let_in_no_more_than_the_limit(bus: Bus, nat
         async with asyncio.timeout(20):
             while (await models(other, key)).status_code != 200:
                 await asyncio.sleep(0.01)
+        still(made.gateway, other)
         answers = await asyncio.gather(*(post(gateway, key) for gateway in (made.gateway, other) for _ in range(12)))
-        let_in = sum(answer.status_code == 200 for answer in answers)
-        assert {answer.status_code for answer in answers} == {200, 429}
-        assert 8 <= let_in <= 8 + 2, "what drains meanwhile is one in 7.5 s"
+        assert sorted(answer.status_code for answer in answers) == [200] * 8 + [429] * 16
 
 
 async def models(gateway: Gateway, key: str) -> httpx.Response:
-    async with httpx.AsyncClient(base_url=gateway.url) as http:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=60, verify=False) as http:
         return await http.get("/v1/models", headers={"Authorization": f"Bearer {key}"})
 
 

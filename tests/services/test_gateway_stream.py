@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+import httpx
 import pytest
 from native_rig import ASK, PATH, Reading, Seen, Sites, peers, replicas, site, sites, text_of
 from patience import until
@@ -62,13 +63,16 @@ async def test_cut_after_every_event_the_rest_is_exactly_what_is_missing(sites: 
 
 
 @pytest.mark.parametrize("dies", ["nobody", "gateway", "orchestrator", "both"])
-async def test_a_reader_goes_on_at_another_gateway_whoever_died(sites: Sites, dies: str) -> None:
+async def test_a_reader_goes_on_at_another_gateway_whoever_died(sites: Sites, bus: Bus, dies: str) -> None:
     sites.peers.answer, sites.peers.passages = ANSWER, [PASSAGE]
     gate = Gate(sites.peers, 6)
     one, other = sites.orchestrators.all
     await sites.orchestrators.only(one)
     reading = sites.one.ask(SEA)
     await until(lambda: text_of(reading.events).endswith("word5"))
+    async with asyncio.timeout(20):
+        while (await bus.js.stream_info(STREAM)).state.messages < 11:  # what both know dies with them
+            await asyncio.sleep(0.01)
     if dies in ("gateway", "both"):
         await sites.one.die()
     begun = await reading.cut()
@@ -127,9 +131,7 @@ async def test_another_tenants_answer_is_not_there(sites: Sites, bus: Bus) -> No
 
 
 def site_of(sites: Sites) -> Any:
-    import httpx
-
-    return httpx.AsyncClient(base_url=sites.other.gateway.url, timeout=60)
+    return httpx.AsyncClient(base_url=sites.other.gateway.url, timeout=60, verify=False)
 
 
 async def test_an_answer_for_one_user_is_there_for_that_user_only(sites: Sites) -> None:
@@ -149,19 +151,17 @@ async def test_an_answer_for_one_user_is_there_for_that_user_only(sites: Sites) 
     assert refused.status == 404
 
 
-@pytest.mark.parametrize(
-    "last",
-    [
-        "x", "mine", "mine.1", "mine.-1.0", "mine.1.0.end.end", "mine.1e3.0", "mine.0x1.0", "mine.٣.0", "mine.1.0.0",
-        "*.1.0", ">.1.0", "a b.1.0", "mine.9999999999.0", "M.1.0", "../x.1.0", "mine.1.0." + "a" * 5000,
-    ],
-)  # fmt: skip
-async def test_an_id_that_is_none_is_refused(sites: Sites, last: str) -> None:
-    reading = Reading(sites.one.http, "POST", PATH, headers={"Last-Event-ID": last.encode()})
-    await reading.end()
-    assert reading.status in (400, 431)
-    if reading.status == 400:
-        assert json.loads(reading.body)["error"]["param"] in ("Last-Event-ID", None)
+HOSTILE = [
+    "x", "mine", "mine.1", "mine.-1.0", "mine.1.0.end.end", "mine.1e3.0", "mine.0x1.0", "mine.٣.0", "mine.1.0.0",
+    "*.1.0", ">.1.0", "a b.1.0", "mine.9999999999.0", "M.1.0", "../x.1.0", "mine.1.0." + "a" * 5000,
+]  # fmt: skip
+
+
+async def test_an_id_that_is_none_is_refused(sites: Sites) -> None:
+    for last in HOSTILE:
+        reading = Reading(sites.one.http, "POST", PATH, headers={"Last-Event-ID": last.encode()})
+        await reading.end()
+        assert (reading.status, json.loads(reading.body)["error"]["param"]) == (400, "Last-Event-ID"), last
 
 
 async def test_a_place_that_an_answer_has_never_been_at_is_refused(sites: Sites) -> None:

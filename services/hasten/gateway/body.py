@@ -33,7 +33,7 @@ async def read_object(headers: Mapping[str, str], receive: Receive, *, limit: in
 
 async def _read(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:
     declared = int(length) if (length := headers.get("content-length", "")).isdecimal() else 0
-    too_large = Failed("too_large", f"the body has more than {limit} bytes")
+    too_large = Failed("too_large", f"the body has more bytes than max_body_bytes allows, which is {limit}")
     if declared > limit * LINGER or (declared > limit and "expect" in headers):
         raise too_large
     parts, size = [], 0
@@ -61,7 +61,7 @@ async def _parts(receive: Receive) -> AsyncIterator[bytes]:
 def decoded(raw: bytes) -> dict[str, Any]:
     """The JSON object in a text; raises Failed(bad_request)."""
     if nesting(raw) > MAX_NESTING:
-        raise Failed("bad_request", f"the body is not JSON of at most {MAX_NESTING} levels")
+        raise Failed("bad_request", f"the body is nested deeper than max_nesting allows, which is {MAX_NESTING} levels")
     try:
         plain = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

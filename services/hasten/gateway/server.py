@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
+from hasten.gateway.protocol import protocol
 from hasten.run import host_port
 from hasten.settings import SettingsError
 
@@ -39,16 +40,29 @@ class HttpServer:
     """One listening socket and what is served on it.
 
     A peer that takes nothing of what was sent to it for `write_timeout_s` is cut off by the kernel (TCP_USER_TIMEOUT,
-    where the system has it): one that has vanished, one that has stopped reading, and one that closed its half.
+    where the system has it): one that has vanished, one that has stopped reading, and one that closed its half. The
+    headers of a request have to arrive within `read_timeout_s` and in `max_header_bytes`; `max_body_bytes` is the
+    longest message of a WebSocket, which is pinged every `ping_s` (0: never).
     """
 
-    def __init__(self, app: ASGIApp, http: str, write_timeout_s: float, *, max_body_bytes: int, ping_s: float) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        http: str,
+        *,
+        read_timeout_s: float,
+        write_timeout_s: float,
+        max_header_bytes: int,
+        max_body_bytes: int,
+        ping_s: float,
+    ) -> None:
         self._host, self._port = host_port(http, "http")
         self._write_timeout_s = write_timeout_s
         self._server = _Server(
             uvicorn.Config(
                 app,
-                http="h11",
+                http=protocol(read_timeout_s),
+                h11_max_incomplete_event_size=max_header_bytes,
                 ws="websockets-sansio",
                 ws_max_size=max_body_bytes,
                 ws_per_message_deflate=False,

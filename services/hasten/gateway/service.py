@@ -39,7 +39,9 @@ class Gateway:
         self._http = HttpServer(
             self._app,
             settings.http,
-            settings.write_timeout_s,
+            read_timeout_s=settings.read_timeout_s,
+            write_timeout_s=settings.write_timeout_s,
+            max_header_bytes=settings.max_header_bytes,
             max_body_bytes=settings.max_body_bytes,
             ping_s=settings.ping_s,
         )

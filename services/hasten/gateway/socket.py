@@ -21,9 +21,9 @@ from hasten.gateway.settings import Settings
 from hasten.keys import KeyRing
 from hasten.messages.chat import Done
 from hasten.messages.failure import Failed, Failure
-from hasten.topics import BadName, checked, random_id
+from hasten.topics import PREFIX, BadName, checked, random_id
 
-PROTOCOL = "hasten.v1"
+PROTOCOL = PREFIX
 KEY_PROTOCOL = "hasten-key."
 """A browser cannot set headers of a WebSocket: it offers this subprotocol with its key, beside `PROTOCOL`."""
 NOT_UNDERSTOOD, REVOKED, IDLE, STOPPING = 1003, 4401, 4408, 1012
