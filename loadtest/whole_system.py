@@ -96,7 +96,7 @@ async def provider(
     stack: Stack, slots: int, questions: Sequence[Question], weights: Path
 ) -> AsyncIterator[ProviderProcess]:
     """A provider that knows these questions."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         port, told = free_port(), Path(name) / "questions.json"
         told.write_bytes(msgspec.json.encode(list(questions)))
         options = ["--stack", stack.name, "--slots", str(slots), "--port", str(port), "--questions", str(told)]
@@ -193,7 +193,7 @@ async def whole_system(
 ) -> AsyncIterator[WholeSystem]:
     """A system for these models, in a folder that goes with it; `weights` is the whole path of a folder with
     the models."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "models").symlink_to(weights)
         server = await NatsServer(folder / "jetstream").start()
