@@ -92,7 +92,8 @@ def publication(subject: str, reply: str, payload: bytes, headers: dict[str, str
     """The bytes that publish a message; None for headers with line breaks or other things that need a closer look."""
     if not headers:
         return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply.encode(), len(payload), payload)
-    pairs = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    # Joined, not formatted: nats-py's own names are members of an Enum, which formats as the member's name.
+    pairs = "".join([part for name, value in headers.items() for part in (name, ": ", value, "\r\n")])
     if pairs.count("\r") != len(headers) or pairs.count("\n") != len(headers):
         return None
     raw = f"NATS/1.0\r\n{pairs}\r\n".encode()

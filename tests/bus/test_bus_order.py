@@ -2,7 +2,9 @@
 
 import asyncio
 
+import pytest
 from nats.aio.msg import Msg
+from nats.js.errors import KeyWrongLastSequenceError
 
 from hasten.bus import Bus
 from hasten.connection import UNWRITTEN
@@ -55,3 +57,13 @@ async def test_who_has_left_a_subject_hears_no_more_of_it(nats_server: NatsServe
     await reader.flush()
     assert heard == [b"before"]
     await reader.close()
+
+
+async def test_an_entry_of_a_bucket_is_changed_only_by_who_knows_its_last_revision(bus: Bus) -> None:
+    bucket = await bus.js.create_key_value(bucket="swapped")
+    first = await bucket.create("leader", b"one")
+    with pytest.raises(KeyWrongLastSequenceError):
+        await bucket.create("leader", b"two")
+    with pytest.raises(KeyWrongLastSequenceError):
+        await bucket.update("leader", b"two", last=first + 1)
+    assert await bucket.update("leader", b"three", last=first) == first + 1

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nats.errors import ProtocolError
+from nats.js.api import Header
 
 from hasten.wire import WireParser, headers_of, publication
 
@@ -105,3 +106,9 @@ def test_a_publication_is_read_back_as_it_was_made() -> None:
 def test_a_line_break_in_a_header_gets_a_closer_look(value: str) -> None:
     assert publication("a", "", b"", {"Name": value}) is None
     assert publication("a", "", b"", {value: "x"}) is None
+
+
+def test_a_name_of_nats_py_is_written_as_the_server_knows_it() -> None:
+    raw = publication("a", "", b"", {Header.EXPECTED_LAST_SUBJECT_SEQUENCE: "7"})
+    assert raw is not None
+    assert b"\r\nNats-Expected-Last-Subject-Sequence: 7\r\n" in raw
