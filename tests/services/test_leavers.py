@@ -53,7 +53,7 @@ class House:
             "seats": sum(len(unit._seats) for unit in units),
             "leases": sum(len(unit._flights._leading) + len(unit._flights._claims) for unit in units),
             "slots": self.worker._line.active + self.worker._line.queued,
-            "generations": len(self.worker._engine._running) + self.worker._service.active,  # type: ignore[attr-defined]
+            "generations": len(self.worker._supervisor.engine._running) + self.worker._service.active,  # type: ignore[attr-defined]
             "chats": self.gateway.report()["chats"] + self.gateway.report()["connections"],
             "outstanding": sum(bus.outstanding for bus in self.buses),
             "subscriptions": sum(bus.subscriptions for bus in self.buses),
