@@ -13,6 +13,7 @@ from scripted_edge import HELLO, USAGE, Edge, edge, eventually, say
 
 from hasten.bus import Bus
 from hasten.caller import Caller, Limits
+from hasten.gateway import account as accounts
 from hasten.gateway.allowance import Amount
 from hasten.gateway.rates import BUCKET, Rates
 from hasten.gateway.service import Gateway, build
@@ -24,6 +25,12 @@ from hasten.nats_server import NatsServer
 from hasten.service import Call
 
 CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody waits for the exact answer, however busy the machine is."""
+    monkeypatch.setattr(accounts, "WRITE_S", 30.0)
 
 
 @contextlib.asynccontextmanager
