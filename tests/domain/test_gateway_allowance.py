@@ -103,3 +103,10 @@ def test_a_limit_that_is_changed_holds_at_once() -> None:
 )
 def test_a_duration_is_shown_as_openai_shows_it(ms: float, shown: str) -> None:
     assert shown_duration(ms) == shown
+
+
+def test_a_clock_that_had_jumped_ahead_keeps_nothing_from_draining() -> None:
+    jumped = NOON_MS + 365 * 86_400_000
+    spent = Spent(at_ms=jumped, requests=60, tokens=6000, day_usd=1.0, month_usd=2.0).at(NOON_MS, LIMITS)
+    assert spent == Spent(at_ms=NOON_MS, requests=60, tokens=6000, day_usd=1.0, month_usd=2.0)
+    assert spent.at(NOON_MS + 60_000, LIMITS).requests == 0

@@ -71,3 +71,15 @@ def test_an_estimate_counts_what_is_said_and_the_longest_answer_that_is_asked_fo
     assert estimated_tokens({**said, "max_tokens": 50}) == estimated_tokens(said) + 50
     assert estimated_tokens({**said, "max_tokens": 50, "n": 3}) == estimated_tokens(said) + 150
     assert estimated_tokens({"input": ["x" * 40, "y" * 40]}) >= 20
+
+
+@pytest.mark.parametrize("absurd", [-(10**12), 0, -1, "many", None, [9], 1.5])
+@pytest.mark.parametrize("name", ["max_completion_tokens", "max_tokens", "max_output_tokens", "n"])
+def test_an_absurd_field_takes_nothing_off_what_is_expected(name: str, absurd: Any) -> None:
+    body = {"messages": [{"role": "user", "content": "x" * 400}], "max_tokens": 50}
+    assert estimated_tokens({**body, name: absurd}) >= 100
+    assert estimated_tokens({**body, "max_output_tokens": absurd}) == estimated_tokens(body)
+
+
+def test_more_than_there_can_be_is_no_more_than_that() -> None:
+    assert estimated_tokens({"max_tokens": 10**18, "n": 10**18}) == 2**106

@@ -13,6 +13,7 @@ from scripted_edge import HELLO, USAGE, Edge, edge, eventually, say
 
 from hasten.bus import Bus
 from hasten.caller import Caller, Limits
+from hasten.gateway import account as accounts
 from hasten.gateway.allowance import Amount
 from hasten.gateway.rates import BUCKET, Rates
 from hasten.gateway.service import Gateway, build
@@ -24,6 +25,12 @@ from hasten.nats_server import NatsServer
 from hasten.service import Call
 
 CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody waits for the exact answer, however busy the machine is."""
+    monkeypatch.setattr(accounts, "WRITE_S", 30.0)
 
 
 @contextlib.asynccontextmanager
@@ -286,3 +293,59 @@ async def test_a_bucket_that_was_lost_is_made_again_with_what_a_gateway_knows(bu
         await other.admit(caller, {})
     await rates.close()
     await other.close()
+
+
+async def test_an_entry_that_was_deleted_is_begun_anew_by_every_gateway(bus: Bus) -> None:
+    caller = Caller(tenant="acme", key_id="k", limits=Limits(requests_per_minute=4))
+    replicas = [Rates(bus, clock=Minute()) for _ in range(2)]
+    for _ in range(2):
+        for rates in replicas:
+            await rates.admit(caller, {})
+    await settled(replicas)
+    await (await bus.js.key_value(BUCKET)).delete("key.k")
+    async with asyncio.timeout(60):
+        for rates in [*replicas, *replicas]:
+            await admitted(rates, caller)
+        await settled(replicas)
+    for rates in replicas:
+        with pytest.raises(Failed, match="rate_limit_exceeded"):
+            await rates.admit(caller, {})
+        await rates.close()
+
+
+async def admitted(rates: Rates, caller: Caller) -> None:
+    """Returns when a request was let in: what was read a moment ago may still be believed."""
+    while True:
+        with contextlib.suppress(Failed):
+            await rates.admit(caller, {})
+            return
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [b"", b"[]", b'{"at_ms":1e300}', b'{"at_ms":-1e300}', b'{"requests":-1e9}', b'{"tokens":1e300}', b'{"day_usd":"x"}'],
+)
+async def test_an_entry_that_is_none_is_written_anew(bus: Bus, entry: bytes) -> None:
+    rates, caller = Rates(bus), Caller(tenant="acme", key_id="k", limits=Limits(requests_per_minute=2))
+    bucket = await rates._bucket(True)
+    await bucket.put("key.k", entry)
+    async with asyncio.timeout(60):
+        for _ in range(2):
+            await rates.admit(caller, {})
+        with pytest.raises(Failed, match="rate_limit_exceeded"):
+            await rates.admit(caller, {})
+    await rates.close()
+
+
+async def test_no_field_of_another_api_gives_back_what_was_used_up(bus: Bus) -> None:
+    async with edge(bus) as made:
+        key = await create(bus, "acme", limits=Limits(tokens_per_minute=200))
+        await known(made, key)
+        assert (await post(made.gateway, key, {**HELLO, "max_tokens": 180})).status_code == 200
+        await eventually(lambda: all(account.idle for account in made.gateway._rates._accounts.values()))
+        body = {**HELLO, "max_tokens": 180, "max_output_tokens": -1_000_000}
+        left = int(told(await post(made.gateway, key, {**body, "max_tokens": 300}))["remaining-tokens"])
+        del body["max_tokens"]
+        answer = await post(made.gateway, key, body)
+        assert int(told(answer)["remaining-tokens"]) <= left

@@ -141,8 +141,10 @@ class Account:
         self._read_at = asyncio.get_running_loop().time()
         try:
             entry = await bucket.get(self._name)
-        except nats.js.errors.KeyNotFoundError:
-            self._revision = 0
+        except nats.js.errors.KeyNotFoundError as error:
+            self._revision = 0 if error.entry is None else error.entry.revision or 0
+            if self._revision:
+                self._spent = Spent()  # an operator has deleted the entry, of which a mark is left
             return
         with contextlib.suppress(msgspec.DecodeError):
             self._spent = msgspec.json.decode(entry.value or b"", type=Spent)

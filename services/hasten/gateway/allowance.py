@@ -6,12 +6,19 @@ A bucket holds a minute's worth and drains evenly, so what is allowed in any T s
 
 import math
 from datetime import UTC, datetime
+from typing import Annotated
 
 import msgspec
 
 from hasten.caller import Limits
 
 MINUTE_MS = 60_000.0
+AHEAD_MS = MINUTE_MS
+"""How far the clock of another gateway may be ahead. What is said to have been used later than that was used now: else
+one clock that had jumped would let nothing drain until that time has come."""
+LATEST_MS = 253_402_300_799_000.0
+"""The last second of the year 9999: there is no date behind it."""
+Used = Annotated[float, msgspec.Meta(ge=0, le=2**53)]
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,14 +46,16 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was used up at `at_ms` (unix ms): requests and tokens that have not drained yet, dollars of that UTC day and
     month."""
 
-    at_ms: float = 0.0
-    requests: float = 0.0
-    tokens: float = 0.0
-    day_usd: float = 0.0
-    month_usd: float = 0.0
+    at_ms: Annotated[float, msgspec.Meta(ge=0, le=LATEST_MS)] = 0.0
+    requests: Used = 0.0
+    tokens: Used = 0.0
+    day_usd: Used = 0.0
+    month_usd: Used = 0.0
 
     def at(self, now_ms: float, limits: Limits) -> "Spent":
-        """The same at a later moment; a clock that is behind changes nothing."""
+        """The same at a later moment; a clock that is a little behind changes nothing."""
+        if self.at_ms - now_ms > AHEAD_MS:
+            return msgspec.structs.replace(self, at_ms=now_ms)
         now_ms = max(now_ms, self.at_ms)
         passed, then, now = (now_ms - self.at_ms) / MINUTE_MS, _date(self.at_ms), _date(now_ms)
         return Spent(

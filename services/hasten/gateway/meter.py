@@ -13,6 +13,8 @@ from hasten.gateway.allowance import Amount
 from hasten.messages.chat import Chunk, Done, Note
 
 BYTES_PER_TOKEN = 4
+MOST = 2**53
+"""Whatever is asked for: beyond any limit there can be."""
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,12 +32,17 @@ FREE = Price()
 
 
 def estimated_tokens(body: Mapping[str, Any]) -> int:
-    """What to expect of a chat body: its texts by the bytes, and the longest answer it asks for, where it says so."""
+    """What to expect of a chat body: its texts by the bytes, and the longest answer it asks for, where it says so.
+
+    A body may have fields of another API, which nobody has looked at: what is no number of tokens there counts nothing.
+    """
     said = sum(len(msgspec.json.encode(body[name])) for name in ("messages", "input", "tools") if body.get(name))
-    names = ("max_completion_tokens", "max_tokens", "max_output_tokens")
-    longest = next((body[name] for name in names if body.get(name)), 0)
-    choices = body.get("n") or 1
-    return said // BYTES_PER_TOKEN + (longest * choices if isinstance(longest, int) and isinstance(choices, int) else 0)
+    longest = max(map(_count, map(body.get, ("max_completion_tokens", "max_tokens", "max_output_tokens"))))
+    return said // BYTES_PER_TOKEN + longest * max(1, _count(body.get("n")))
+
+
+def _count(value: Any) -> int:
+    return min(value, MOST) if isinstance(value, int) and value > 0 else 0
 
 
 class Meter:
