@@ -116,7 +116,9 @@ def test_a_citation_of_the_wrong_passage_is_corrected() -> None:
     assert text[: correction.start] + correction.text + text[correction.end :] == "A hose is 12 m long [2]."
 
 
-@pytest.mark.parametrize("hostile", ["." * 8000, ".?!" * 2700, "no " * 2700, "not the " * 1000, "!" * 4000 + "no " * 1300])
+@pytest.mark.parametrize(
+    "hostile", ["." * 8000, ".?!" * 2700, "no " * 2700, "not the " * 1000, "!" * 4000 + "no " * 1300]
+)
 def test_no_text_takes_more_than_its_length_to_read(hostile: str) -> None:
     """A ratio, since the machine may be slow: twice the text takes about twice the time, not four times."""
 

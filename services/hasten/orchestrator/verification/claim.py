@@ -36,7 +36,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cites(self) -> list[int]:
         """The numbers of the passages that it cites, each once."""
-        return list(dict.fromkeys(number for mark in self.marks for number in mark.numbers))
+        return list(dict.fromkeys(number for mark in self.marks for number in mark.numbers))[:MOST_CITED]
 
 
 def claims(text: str) -> Iterator[Claim]:
