@@ -242,7 +242,7 @@ class Service:
         return tracing.serve(self.name, heard.topic.name, msg.headers or {}, about)
 
     def _count(self, heard: _Heard, error: str | None, seconds: float) -> None:
-        heard.endpoint.handled(seconds, error)
+        heard.endpoint.handled(seconds, None if error == "cancelled" else error)
         (heard.done if error is None else _requests.labels(self.name, heard.topic.name, error)).inc()
         heard.seconds.observe(seconds)
 
