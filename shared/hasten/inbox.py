@@ -25,11 +25,11 @@ def is_inbox(subject: str) -> bool:
 
 class Inbox:
     """The replies that one connection waits for; its length is how many. With `tells` a sender of chunks hears from it
-    when nobody reads them any more."""
+    when nobody reads them any more. `subject` is what all of them begin with."""
 
     def __init__(self, client: Connection, prefix: str, *, tells: bool) -> None:
         self._client, self._tells = client, tells
-        self._subject = f"{prefix}.{secrets.token_hex(11)}"
+        self.subject = f"{prefix}.{secrets.token_hex(11)}"
         self._sinks: dict[str, Sink] = {}
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -38,7 +38,7 @@ class Inbox:
 
     async def start(self) -> None:
         """Subscribes."""
-        await self._client.hear(f"{self._subject}.*", self._on_reply)
+        await self._client.hear(f"{self.subject}.*", self._on_reply)
 
     def _on_reply(self, msg: Msg) -> None:
         sink = self._sinks.get(msg.subject.rpartition(".")[2])
@@ -60,7 +60,7 @@ class Inbox:
         """A reply subject of its own for this sink, and what forgets it."""
         token = random_id()
         self._sinks[token] = sink
-        return f"{self._subject}.{token}", lambda: self._forget(token)
+        return f"{self.subject}.{token}", lambda: self._forget(token)
 
     def _forget(self, token: str) -> None:
         self._sinks.pop(token, None)

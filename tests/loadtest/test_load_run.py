@@ -1,6 +1,7 @@
 """The command: a scenario against a system of its own, over the bus and over HTTP, and what it writes."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import msgspec
@@ -67,8 +68,6 @@ async def test_the_command_writes_a_page_and_the_same_figures_as_json(
 
 
 async def test_the_same_scenario_is_asked_over_the_bus_and_over_http() -> None:
-    import tomllib
-
     scenario: Scenario = read(tomllib.loads(SCENARIO))
     counts = []
     async with own_system(scenario.own, None) as target:
