@@ -107,7 +107,10 @@ def list_keys(nats: Nats = None, as_json: Json = False) -> None:
 
 
 def _minute(at_ms: int) -> str:
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M}Z"
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M}Z"
+    except (ValueError, OverflowError, OSError):
+        return "no date"
 
 
 @app.command()
