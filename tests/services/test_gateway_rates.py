@@ -324,7 +324,15 @@ async def admitted(rates: Rates, caller: Caller) -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    [b"", b"[]", b'{"at_ms":1e300}', b'{"at_ms":-1e300}', b'{"requests":-1e9}', b'{"tokens":1e300}', b'{"day_usd":"x"}'],
+    [
+        b"",
+        b"[]",
+        b'{"at_ms":1e300}',
+        b'{"at_ms":-1e300}',
+        b'{"requests":-1e9}',
+        b'{"tokens":1e300}',
+        b'{"day_usd":"x"}',
+    ],
 )
 async def test_an_entry_that_is_none_is_written_anew(bus: Bus, entry: bytes) -> None:
     rates, caller = Rates(bus), Caller(tenant="acme", key_id="k", limits=Limits(requests_per_minute=2))
