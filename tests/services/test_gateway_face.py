@@ -131,9 +131,14 @@ async def happen(bus: Bus) -> None:
     ):
         await bus.publish(FINISHED, finished(seq, cache), tenant=tenant)  # type: ignore[arg-type]
     await bus.publish(INVALIDATED, Invalidated(tags=["prices:7"], entries=2), tenant="other")
-    status = Status(seq=1, started_ms=1, state="ready", engine="sim", model="small", queued=3)
-    await bus.publish(STATUS, status, slug="small", worker="w1")
+    await announce(bus, 1)
     await bus.flush()
+
+
+async def announce(bus: Bus, seq: int) -> None:
+    """A worker's word about itself, which holds for two seconds."""
+    status = Status(seq=seq, started_ms=1, state="ready", engine="sim", model="small", queued=3)
+    await bus.publish(STATUS, status, slug="small", worker="w1")
 
 
 async def test_a_tenant_reads_its_own_figures_and_no_more(made: Edge, bus: Bus) -> None:
@@ -154,8 +159,9 @@ async def test_an_operator_reads_those_of_all(made: Edge, bus: Bus) -> None:
             await asyncio.sleep(0.01)
     async with Reader(made, key) as reader:
         assert await reader.next() == ("caller", {"tenant": "acme", "operator": True})
-        view = await reader.until(4)
-        while not (view["workers"] and view["latest"]):
+        view, seq = await reader.until(4), 1
+        while not (view["queued"] and view["latest"]):
+            await announce(bus, seq := seq + 1)
             view = await reader.until(4)
     assert {row["name"] for row in view["tenants"]} == {"acme", "other"}
     assert (view["queued"], view["latest"][0]["tags"]) == (3, ["prices:7"])
