@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Iterable
 from functools import cache
 
-from hasten.bus import Bus, cancelled
+from hasten.bus import Bus
+from hasten.cancellation import cancelled
 from hasten.changes import ChangeReader, Eviction, Reading
 from hasten.changes.causes import WHOLE
 from hasten.changes.settings import Changes

@@ -15,7 +15,8 @@ from nats.aio.subscription import Subscription
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError, NotFoundError
 
-from hasten.bus import Bus, cancelled
+from hasten.bus import Bus
+from hasten.cancellation import cancelled
 from hasten.messages.change import REPLICAS, STREAM
 from hasten.messages.failure import Failed
 from hasten.subjects import widest

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
 
 import msgspec
 
+from hasten.aside import Aside
 from hasten.bus import Bus
 from hasten.messages.failure import Failed, Failure
 from hasten.settings import SettingsError
@@ -24,6 +26,10 @@ class Named(Protocol):
     def call(self) -> str: ...
 
 
+THREADS = 16
+"""Of one function that is not async; it is asked no more than so many times at once."""
+MOST_BYTES = 64 * 1024
+"""Of an answer: it goes on to readers and into stored answers, in messages that have a limit."""
 Ask = Callable[[str, Any, float], Awaitable[Any]]
 """Of a tenant, a body and a deadline (unix ms); returns the topic's reply or raises Failed."""
 
@@ -47,7 +53,9 @@ def tool(bus: Bus, where: str, named: Named, topic: Topic, group: str) -> Ask:
     """How to ask it; raises SettingsError for a function that is not there. `call` is `package.module:function`, or the
     name of an entry point of the group."""
     reply = next(kind for kind in topic.reply.__args__ if kind is not Failure)
-    return _called(_imported(where, named.call, group), reply) if named.call else _heard(bus, named, topic)
+    if not named.call:
+        return _heard(bus, named, topic)
+    return _called(_imported(where, named.call, group), reply, named.name)
 
 
 def _heard(bus: Bus, named: Named, topic: Topic) -> Ask:
@@ -59,25 +67,36 @@ def _heard(bus: Bus, named: Named, topic: Topic) -> Ask:
         reply = await bus.request(own, body, deadline_ms=deadline_ms, **tokens)
         if isinstance(reply, Failure):
             raise Failed.of(reply)
+        _checked_size(msgspec.json.encode(reply))
         return reply
 
     return ask
 
 
-def _called(function: Callable[..., Any], reply: Any) -> Ask:
-    """An async function is awaited on the loop, and must not block it; any other runs in a thread."""
-    threaded = not asyncio.iscoroutinefunction(function)
+def _called(function: Callable[..., Any], reply: Any, name: str) -> Ask:
+    """An async function is awaited on the loop, and must not block it; any other runs in a thread.
+
+    What it returns is written and read as it would be on the bus: a Struct that was made with anything in it is no
+    better than a dict.
+    """
+    threads = None if asyncio.iscoroutinefunction(function) else Aside(name, THREADS)
 
     async def ask(tenant: str, body: Any, _: float) -> Any:
-        made = await (asyncio.to_thread(function, tenant, body) if threaded else function(tenant, body))
-        if isinstance(made, reply):
-            return made
+        work = partial(function, tenant, body)
+        made = await (work() if threads is None else threads.run(work))
         try:
-            return msgspec.convert(msgspec.to_builtins(made), reply)
-        except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError):
+            raw = msgspec.json.encode(made)
+            _checked_size(raw)
+            return msgspec.json.decode(raw, type=reply)
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
             raise Failed("internal", "the function returned something else than it should") from None
 
     return ask
+
+
+def _checked_size(raw: bytes) -> None:
+    if len(raw) > MOST_BYTES:
+        raise Failed("too_large", f"the answer has {len(raw)} bytes, at most {MOST_BYTES} are taken")
 
 
 def _imported(where: str, call: str, group: str) -> Callable[..., Any]:

@@ -1,5 +1,7 @@
 """Sentences of an answer and what a passage says of them: words, figures, names, denials, spans and citations."""
 
+import time
+
 import pytest
 
 from hasten.messages.retrieve import Passage
@@ -112,3 +114,19 @@ def test_a_citation_of_the_wrong_passage_is_corrected() -> None:
     text = "A hose is 12 m long [1]."
     (correction,) = verified(text, PUMPS, HOSES).corrections()
     assert text[: correction.start] + correction.text + text[correction.end :] == "A hose is 12 m long [2]."
+
+
+@pytest.mark.parametrize(
+    "hostile", ["." * 8000, ".?!" * 2700, "no " * 2700, "not the " * 1000, "!" * 4000 + "no " * 1300]
+)
+def test_no_text_takes_more_than_its_length_to_read(hostile: str) -> None:
+    """A ratio, since the machine may be slow: twice the text takes about twice the time, not four times."""
+
+    def taken(text: str) -> float:
+        began = time.thread_time()
+        for claim in claims(text):
+            reading(claim.said)
+        return time.thread_time() - began
+
+    taken(hostile)
+    assert min(taken(hostile * 4) for _ in range(3)) < 10 * min(taken(hostile) for _ in range(3)) + 0.005

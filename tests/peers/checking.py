@@ -1,6 +1,7 @@
 """Checks of an operator's, as functions that a configuration names."""
 
 import asyncio
+import threading
 
 from hasten.messages.check import Check, Checked, Correction
 
@@ -27,3 +28,25 @@ async def hangs(tenant: str, asked: Check) -> Checked:
 
 async def corrects_nowhere(tenant: str, asked: Check) -> Checked:
     return Checked(corrections=[Correction(start=5, end=10_000, text="x"), Correction(start=0, end=0, text="secret")])
+
+
+def rambles(tenant: str, asked: Check) -> Checked:
+    return Checked(detail="x" * 2_000_000, passed=False)
+
+
+async def odd(tenant: str, asked: Check) -> Checked:
+    """A Struct is not looked at when it is made."""
+    return Checked(data={"at": object()})
+
+
+async def odder(tenant: str, asked: Check) -> Checked:
+    return Checked(passed="yes", corrections=7)  # type: ignore[arg-type]
+
+
+def gives_up(tenant: str, asked: Check) -> Checked:
+    raise SystemExit
+
+
+def sleeps(tenant: str, asked: Check) -> Checked:
+    threading.Event().wait()
+    raise AssertionError

@@ -1,5 +1,6 @@
 """What follows the text of an answer: verified citations, checks and corrections; and what of it is kept."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -136,6 +137,39 @@ async def test_a_correction_has_its_place_in_the_answer_and_passes_the_guard(bus
     assert said_by(events, "corrects_nowhere", "correction") == [
         {"by": "corrects_nowhere", "start": 0, "end": 0, "text": "***"}
     ]
+
+
+async def test_what_no_reader_can_be_told_spoils_neither_the_answer_nor_the_other_checks(
+    bus: Bus, peers: Scripted
+) -> None:
+    outcomes = {"rambles": "too_large", "odd": "internal", "odder": "internal", "gives_up": "failed"}
+    peers.answer = GOOD
+    async with afterwards(bus, peers, *outcomes, "tides"):
+        events = await ask(bus)
+        assert {by: said_by(events, by)[0]["outcome"] for by in outcomes} == outcomes
+        assert said_by(events, "tides")[0]["passed"]
+        assert (text(events), isinstance(events[-1], Done)) == (GOOD, True)
+        await until(lambda: peers.puts)
+        assert (await ask(bus))[-1].cache == "exact"
+
+
+async def test_functions_that_never_return_take_no_thread_from_anything_else(bus: Bus, peers: Scripted) -> None:
+    hanging = CheckSettings(name="sleeps", call="checking:sleeps", timeout_ms=PATIENT_MS)
+    async with afterwards(bus, peers, checks=[hanging], verify_ms=20.0):
+        for at in range(40):
+            events = await ask(bus, seed=at)
+            assert said_by(events, "sleeps") == [{"by": "sleeps", "outcome": "timeout"}]
+        async with asyncio.timeout(60):
+            assert await asyncio.to_thread(lambda: "here") == "here"
+
+
+async def test_an_answer_of_thousands_of_citations_is_told_of_within_a_message(bus: Bus, peers: Scripted) -> None:
+    peers.answer = "tide[1].\n" * 2200
+    async with afterwards(bus, peers, verify_ms=PATIENT_MS):
+        events = await ask(bus)
+    (note,) = said_by(events, "citations")
+    assert isinstance(events[-1], Done)
+    assert (note["supported"] + note["unsupported"], len(note["sentences"])) == (2200, 200)
 
 
 async def test_a_check_on_a_subject(bus: Bus, peers: Scripted) -> None:

@@ -209,7 +209,7 @@ async def test_no_chunk_is_missing_or_twice_in_any_stream(replicas: Replicas, pe
     first = await replicas.stream(one)
     await first_chunk(first)
     rest = [await replicas.stream(replica) for replica in (other, one, other)]
-    await until(lambda: (len(one.unit.service._calls), len(other.unit.service._calls)) == (3, 2))
+    await until(lambda: (len(one.unit.service.requests.calls), len(other.unit.service.requests.calls)) == (3, 2))
     gate.open()
     for events in await asyncio.gather(*(events_of(stream) for stream in rest)):
         chunks = [event for event in events if isinstance(event, Chunk)]

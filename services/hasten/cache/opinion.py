@@ -5,13 +5,11 @@ that: the lookup is the miss it would have been.
 """
 
 import asyncio
-import contextlib
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
 
+from hasten.aside import Aside
 from hasten.cache.domain import Entry
 from hasten.cache.grey import mark
 from hasten.cache.opinions import Model
@@ -26,7 +24,6 @@ _opinions = counter(
     "outcome",
 )
 Load = Callable[[], Model]
-T = TypeVar("T")
 Verdict = asyncio.Future[bool | None]
 
 
@@ -48,6 +45,7 @@ class SecondOpinion:
     def __init__(self, settings: Settings, verdicts: Verdicts, load: Load | None) -> None:
         self._settings, self._verdicts, self._load = settings, verdicts, load
         self.counts: Counter[str] = Counter()
+        self._aside = Aside("opinion", 1)
         self._line: asyncio.Queue[_Case] = asyncio.Queue(max(1, settings.opinion_waiting))
         self._cases: dict[str, _Case] = {}
         self._work: asyncio.Task[None] | None = None
@@ -66,7 +64,7 @@ class SecondOpinion:
         """Loads the model; raises OpinionError, and Failed(unavailable) without JetStream."""
         if self._load is None:
             return
-        model = await aside(self._load)
+        model = await self._aside.run(self._load)
         await self._verdicts.start()
         self._work = asyncio.get_running_loop().create_task(self._judge_all(model))
 
@@ -117,7 +115,8 @@ class SecondOpinion:
         while True:
             case = await self._line.get()
             try:
-                same = await aside(partial(agreed, model, case.asked, case.stored, self._settings.opinion_threshold))
+                threshold = self._settings.opinion_threshold
+                same = await self._aside.run(partial(agreed, model, case.asked, case.stored, threshold))
             except Exception as error:
                 log.error("a second opinion failed: %s", type(error).__name__)
                 self.count("failed")
@@ -142,25 +141,3 @@ class SecondOpinion:
 def agreed(model: Model, asked: str, stored: str, threshold: float) -> bool:
     """Whether each question follows from the other; the second direction is not asked when the first says no."""
     return model.score(asked, stored) >= threshold and model.score(stored, asked) >= threshold
-
-
-def aside(work: Callable[[], T]) -> asyncio.Future[T]:
-    """Runs `work` in a daemon thread: one that hangs holds up neither the event loop nor the end of the process."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: Exception | None) -> None:
-        if not done.done():
-            done.set_exception(error) if error else done.set_result(result)  # type: ignore[arg-type]
-
-    def run() -> None:
-        result, failed = None, None
-        try:
-            result = work()
-        except Exception as error:
-            failed = error
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, result, failed)
-
-    threading.Thread(target=run, name="opinion", daemon=True).start()
-    return done

@@ -18,7 +18,7 @@ from hasten.orchestrator.guard.guarded import STOPPED, guarded
 from hasten.orchestrator.guard.rules import Rules
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.verification.checks import Checks, CheckSettings
-from hasten.orchestrator.verification.citations import Verification
+from hasten.orchestrator.verification.citations import MOST_TOLD, Verification
 from hasten.orchestrator.verification.support import Shelf
 from hasten.telemetry import counter, logger, where
 
@@ -87,7 +87,7 @@ class Afterword:
         self.passed = self.passed and found.passed
         said = {"detail": found.detail, "data": found.data}
         self._note("verification", {"by": one.name, "passed": found.passed, **{k: v for k, v in said.items() if v}})
-        for correction in found.corrections:
+        for correction in found.corrections[:MOST_TOLD]:
             await self._correct(one.name, correction, answer)
 
     async def _correct(self, by: str, correction: Correction, answer: Answer) -> None:

@@ -11,6 +11,9 @@ from hasten.orchestrator.verification.claim import Claim, claims
 from hasten.orchestrator.verification.reading import Reading, reading
 from hasten.orchestrator.verification.support import Shelf, Support, support
 
+MOST_TOLD = 200
+"""Sentences, and corrections of citations, that a reader is told of one answer; all are counted. A note of 4,000 would
+be larger than a message may be."""
 FEW = 2
 """Terms that a sentence without a citation has to have for it to be looked for: `Sure!` claims nothing."""
 Outcome = Literal["supported", "unsupported", "uncited"]
@@ -74,10 +77,10 @@ class Verification:
         return all(one.borne_out or (one.outcome == "uncited" and not strict) for one in self.found)
 
     def note(self, strict: bool) -> dict[str, Any]:
-        """What the reader is told."""
+        """What the reader is told: the counts are of all sentences, of which there may be more than are told."""
         outcomes = [one.outcome for one in self.found]
         counts = {name: outcomes.count(name) for name in ("supported", "unsupported", "uncited")}
-        return {"passed": self.passed(strict), **counts, "sentences": msgspec.to_builtins(self.found)}
+        return {"passed": self.passed(strict), **counts, "sentences": msgspec.to_builtins(self.found[:MOST_TOLD])}
 
     def corrections(self) -> list[Correction]:
         """The right number in place of a citation that names the wrong passage."""
@@ -85,7 +88,7 @@ class Verification:
             Correction(start=claim.marks[0].start, end=claim.marks[0].end, text=f"[{one.elsewhere}]")
             for one, claim in self._marks
             if one.elsewhere and len(claim.marks) == 1
-        ]
+        ][:MOST_TOLD]
 
 
 def _verified(claim: Claim, best: Support | None, bearing: int) -> Verified:

@@ -7,7 +7,7 @@ import msgspec
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _MARK = re.compile(r"\[(\d{1,3}(?:\s*[,;–-]\s*\d{1,3})*)\](?!\()")
-_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+|\n+")
+_END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+|\n+")
 _SHORT = re.compile(
     r"(?:^|[\s(\"'“])(?:[A-Z]|[A-Za-z](?:\.[A-Za-z])+|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|approx|No|Inc|Ltd|Co|Corp|ca|cf|Gen|Col|Lt"
     r"|Rev|Sgt|Capt|Gov|Sen|Rep|Mt|Fig|Vol|pp|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec)\.$"
@@ -36,7 +36,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cites(self) -> list[int]:
         """The numbers of the passages that it cites, each once."""
-        return list(dict.fromkeys(number for mark in self.marks for number in mark.numbers))
+        return list(dict.fromkeys(number for mark in self.marks for number in mark.numbers))[:MOST_CITED]
 
 
 def claims(text: str) -> Iterator[Claim]:

@@ -1,6 +1,7 @@
 """What a sentence says, as far as words show it: its terms, figures, names, and what it denies; pure."""
 
 import re
+from collections import deque
 
 import msgspec
 
@@ -93,10 +94,11 @@ def _names(found: list[tuple[str, int]], text: str) -> list[str]:
 
 def _denied(lower: list[str]) -> frozenset[str]:
     denied: set[str] = set()
-    for at, word in enumerate(lower):
-        if word in _DENIES or word.endswith("n't"):
-            if lower[at + 1 : at + 2] == ["only"]:
-                continue
-            behind = [one for one in lower[at + 1 :] if one not in STOP_WORDS][:REACH]
+    behind: deque[str] = deque(maxlen=REACH)
+    for at in range(len(lower) - 1, -1, -1):
+        word = lower[at]
+        if (word in _DENIES or word.endswith("n't")) and lower[at + 1 : at + 2] != ["only"]:
             denied.update(term for one in behind for term in terms(one))
+        if word not in STOP_WORDS:
+            behind.appendleft(word)
     return frozenset(denied)
