@@ -15,6 +15,7 @@ from loadtest.runner import Runner
 from loadtest.scenario import Scenario, read
 from loadtest.summary import summary
 
+pytestmark = pytest.mark.timeout(300)
 SCENARIO = """
 about = "Simulated models"
 warm = 2
