@@ -49,7 +49,8 @@ async def test_the_commands_find_it_and_it_leaves_nothing_behind(up: Up) -> None
     code, key, errors = await said("keys", "create", "acme", "--label", "shop", data=up.data)
     assert (code, "cannot be shown again" in errors) == (0, True)
     code, text, _ = await said("keys", "list", "--json", data=up.data)
-    assert [(one["tenant"], one.get("label")) for one in json.loads(text)][1:] == [("acme", "shop")]
+    records = [one["record"] for one in json.loads(text)["keys"]]
+    assert [(one["tenant"], one.get("label")) for one in records][1:] == [("acme", "shop")]
     assert key.strip() not in text
     for options, limits in (
         (["--requests-per-minute", "5"], "5 requests/min"),
