@@ -7,6 +7,8 @@ import msgspec
 from hasten.settings import SettingsError
 
 Amount = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+MOST_S = 36_525 * 86400
+"""A century."""
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -61,8 +63,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def duration_s(text: str) -> float:
-    """Seconds in a duration such as 30d, 12h, 90m or 45s (w: weeks); raises SettingsError for anything else."""
+    """Seconds in a duration such as 30d, 12h, 90m or 45s (w: weeks), of a century at most; raises SettingsError for
+    anything else."""
     number, unit = text[:-1], text[-1:]
     if not (number.isascii() and number.isdecimal() and unit in _UNITS_S and int(number[:9]) > 0 and len(number) < 10):
         raise SettingsError(f"{text} is no duration: give a number and one of s, m, h, d and w, such as 30d")
-    return float(int(number) * _UNITS_S[unit])
+    if (seconds := int(number) * _UNITS_S[unit]) > MOST_S:
+        raise SettingsError(f"{text} is too long: give {MOST_S // 86400}d at most, or none for what does not end")
+    return float(seconds)

@@ -126,6 +126,8 @@ class Connection(Client):
         else:
             self._pending[:0] = out
             self._pending_data_size += size
+            if self._status == Client.CONNECTED and self._flush_queue is not None and self._flush_queue.empty():
+                self._flush_queue.put_nowait(asyncio.Future())
 
     def _build_message(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None

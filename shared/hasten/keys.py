@@ -75,7 +75,8 @@ async def create(
     limits: Limits | None = None,
     expires_s: float | None = None,
 ) -> str:
-    """Makes a key for a tenant and returns it; it cannot be shown again. Raises BadName and Failed(unavailable)."""
+    """Makes a key for a tenant and returns it; it cannot be shown again. Raises BadName and Failed(unavailable |
+    bad_request)."""
     key, created_ms = f"hk-{secrets.token_urlsafe(32)}", int(now_ms())
     record = KeyRecord(
         tenant=checked("tenant", tenant),
@@ -86,9 +87,21 @@ async def create(
         expires_ms=0 if expires_s is None else created_ms + int(expires_s * 1000),
         limits=limits or Limits(),
     )
+    raw = _encoded(record)
     bucket = await _bucket(bus)
-    await bucket.create(_KEY + _digest(key), msgspec.json.encode(record))
+    await bucket.create(_KEY + _digest(key), raw)
     return key
+
+
+def _encoded(record: KeyRecord | TenantRecord) -> bytes:
+    """A record as it is kept; raises Failed(bad_request) for one that could not be read again, and would give nobody
+    access or be no limit."""
+    raw = msgspec.json.encode(record)
+    try:
+        msgspec.json.decode(raw, type=type(record))
+    except msgspec.ValidationError as error:
+        raise Failed("bad_request", f"a key or limit cannot be this: {error}") from None
+    return raw
 
 
 async def revoke(bus: Bus, key: str) -> bool:
@@ -105,9 +118,10 @@ async def revoke(bus: Bus, key: str) -> bool:
 
 
 async def limit_tenant(bus: Bus, tenant: str, limits: Limits) -> None:
-    """Sets what all keys of a tenant may use up together. Raises BadName and Failed(unavailable)."""
+    """Sets what all keys of a tenant may use up together. Raises BadName and Failed(unavailable | bad_request)."""
+    raw = _encoded(TenantRecord(limits=limits))
     bucket = await _bucket(bus)
-    await bucket.put(_TENANT + checked("tenant", tenant), msgspec.json.encode(TenantRecord(limits=limits)))
+    await bucket.put(_TENANT + checked("tenant", tenant), raw)
 
 
 async def listed(bus: Bus) -> list[Key]:
@@ -146,6 +160,8 @@ async def _records(bus: Bus) -> _Records:
                 found.keys[name.removeprefix(_KEY)] = record
             elif name.startswith(_TENANT) and (whole := _decoded(raw, TenantRecord)) is not None:
                 found.tenants[name.removeprefix(_TENANT)] = whole.limits
+            elif name.startswith(_TENANT):
+                log.warning("a tenant has no limits, since its record cannot be read: set them anew")
     return found
 
 
@@ -208,7 +224,7 @@ class KeyRing:
         self._bus, self._poll_s = bus, poll_s
         self._records = _Records()
         self._digests: dict[str, str] = {}
-        self._read_at: tuple[int, int] | None = None
+        self._read_at: tuple[object, ...] | None = None
         self._changed = asyncio.Event()
         self._subscription: Subscription | None = None
         self._task: asyncio.Task[None] | None = None
@@ -254,13 +270,13 @@ class KeyRing:
     async def _refresh(self) -> None:
         """Reads the bucket if it has changed since it was last read."""
         bucket = await _bucket(self._bus)
-        status = await bucket.status()
-        state = status.stream_info.state
-        if self._read_at == (state.last_seq, state.messages):
+        info = (await bucket.status()).stream_info
+        read_at = (info.created, info.state.last_seq, info.state.messages)  # one made anew counts from 1 again
+        if self._read_at == read_at:
             return
         self._records = await _records(self._bus)
         self._digests = {digest[:ID_CHARS]: digest for digest in self._records.keys}
-        self._read_at = (state.last_seq, state.messages)
+        self._read_at = read_at
 
     async def close(self) -> None:
         """Stops following the bucket."""

@@ -135,7 +135,7 @@ class Requests:
         return tracing.serve(self._name, heard.topic.name, msg.headers or {}, about)
 
     def _count(self, heard: Heard, error: str | None, seconds: float) -> None:
-        heard.endpoint.handled(seconds, error)
+        heard.endpoint.handled(seconds, None if error == "cancelled" else error)
         (heard.done if error is None else _requests.labels(self._name, heard.topic.name, error)).inc()
         heard.seconds.observe(seconds)
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
-_LINE = b"\r\n"
+_LINE, _SPACE = b"\r\n", 0x20
 _MSG, _HMSG = b"MSG ", b"HMSG "
 _VERSION = b"NATS/1.0"
 Deliver = Callable[[int, bytes, bytes, bytes, bytes | None], Awaitable[None] | None]
@@ -55,14 +55,12 @@ class WireParser(Parser):
             else:
                 return at
             body, size = line + 2, _number(words[-1]) if 2 < len(words) < 5 else -1
-            if not 0 <= head <= size:
+            if not 0 <= head <= size or (sid := _number(words[1])) < 0 or data[line - 1] <= _SPACE:
                 return at
             if (end := body + size) + 2 > len(data):
                 self._short = end + 2 - at
                 return at
-            sid, reply = _number(words[1]), words[2] if len(words) == 4 else b""
-            if sid < 0:
-                return at
+            reply = words[2] if len(words) == 4 else b""
             at = end + 2
             more = self._deliver(sid, words[0], reply, data[body + head : end], data[body : body + head] or None)
             if more is not None:

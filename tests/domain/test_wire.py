@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nats.errors import ProtocolError
 from nats.js.api import Header
+from nats.protocol.parser import Parser
 
 from hasten.wire import WireParser, headers_of, publication
 
@@ -39,6 +40,59 @@ class Client:
 
     async def _process_ping(self) -> None:
         self.seen.append("ping")
+
+    async def _process_pong(self) -> None:
+        self.seen.append("pong")
+
+    async def _process_err(self, error: str) -> None:
+        self.seen.append(error)
+
+    async def _process_info(self, info: dict[str, Any]) -> None:
+        self.seen.append(info)
+
+    async def read(self, pieces: list[bytes]) -> list[Any]:
+        """What is seen of pieces that come one after another, and what is raised at last."""
+        for piece in pieces:
+            try:
+                await self.parser.parse(piece)
+            except Exception as error:
+                return [*self.seen, type(error)]
+        return self.seen
+
+
+class Theirs(Client):
+    """The same with nats-py's own parser."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parser: Any = Parser(self)
+
+
+WORDS = st.sampled_from([b"a", b"a.b", b"\xff", b"1", b"a\x0cb", b"x\x85y", b"MSG"])
+NUMBERS = st.sampled_from([b"0", b"1", b"5", b"007", b"-1", b"", b"x", b"+3", b"1_0", b"99999999", b"\xb2"])
+GAPS = st.sampled_from([b" ", b" ", b"  ", b"\t", b" \t"])
+OTHERS = [b"PING\r\n", b"PONG\r\n", b"+OK\r\n", b"-ERR 'x'\r\n", b'INFO {"a":1}\r\n', b"PING \r\n", b"NO\r\n", b"\r\n"]
+
+
+@st.composite
+def spoken(draw: st.DrawFn) -> bytes:
+    """Something that a server might say, or nearly."""
+    if draw(st.integers(0, 3)) == 0:
+        return draw(st.sampled_from(OTHERS))
+    head, body = draw(st.sampled_from([b"", HEAD])), draw(st.binary(max_size=14))
+    sizes = [len(head), len(head) + len(body)][not head :]
+    words = [draw(st.sampled_from([b"HMSG" if head else b"MSG"] * 6 + [b"msg", b"HMSG"])), draw(WORDS)]
+    words += [draw(st.sampled_from([b"1", b"2", b"x"])), *draw(st.lists(WORDS, max_size=1))]
+    words += [draw(st.just(b"%d" % size) | NUMBERS) for size in sizes]
+    line = b"".join(word + draw(GAPS) for word in words[:-1]) + words[-1]
+    return line + draw(st.sampled_from([b"\r\n"] * 4 + [b" \r\n"])) + head + body + b"\r\n"
+
+
+@given(st.lists(spoken(), max_size=5).map(b"".join), st.lists(st.integers(0, 200), max_size=6))
+async def test_what_is_seen_of_any_bytes_is_what_nats_pys_parser_sees(raw: bytes, cuts: list[int]) -> None:
+    places = [0, *sorted(min(cut, len(raw)) for cut in cuts), len(raw)]
+    pieces = [raw[start:end] for start, end in pairwise(places)]
+    assert await Client().read(pieces) == await Theirs().read(pieces)
 
 
 @given(st.lists(st.sampled_from(SENT)), st.lists(st.integers(0, 400), max_size=12))

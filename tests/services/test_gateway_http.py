@@ -84,6 +84,7 @@ async def test_a_page_that_is_named_may_ask_and_read_everything(bus: Bus) -> Non
     async with edge(bus, **options) as made:
         allowed = await made.http.options(PATH, headers=asked(PAGE))
         assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, PAGE)
+        assert {"GET", "POST", "DELETE"} <= set(allowed.headers["access-control-allow-methods"].split(", "))
         assert "authorization" in allowed.headers["access-control-allow-headers"]
         assert "access-control-allow-credentials" not in allowed.headers
         bodies: list[dict[str, Any]] = [HELLO, {**HELLO, "stream": True}, {"messages": []}]

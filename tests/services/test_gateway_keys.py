@@ -10,6 +10,7 @@ from hasten.buckets import key_names
 from hasten.bus import Bus
 from hasten.caller import Limits, duration_s
 from hasten.keys import BUCKET, KeyRing, create, ensure_key, limit_tenant, listed, record_of, revoke, tenant_limits
+from hasten.messages.failure import Failed
 from hasten.nats_server import NatsServer
 from hasten.settings import SettingsError
 from hasten.topics import BadName
@@ -166,6 +167,12 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         duration_s(text)
 
 
+def test_no_key_lasts_longer_than_there_are_dates() -> None:
+    for text in ("999999999w", "36526d"):
+        with pytest.raises(SettingsError, match="too long"):
+            duration_s(text)
+
+
 async def test_the_first_key_is_made_once_and_can_be_shown_again(bus: Bus, tmp_path: Path) -> None:
     data = tmp_path / "not" / "there"
     key = await ensure_key(bus, "demo", data)
@@ -190,3 +197,35 @@ async def test_a_kept_key_that_does_not_work_is_replaced(bus: Bus, tmp_path: Pat
         assert await owner(bus, made) == "demo"
         assert path.read_text() == f"{made}\n"
         assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_ring_knows_a_bucket_that_was_made_anew_with_as_many_entries(bus: Bus) -> None:
+    """Numbers of a bucket begin anew with it: what was revoked by losing it must not stay valid."""
+    old = await create(bus, "acme")
+    ring = KeyRing(bus, poll_s=3600)
+    await ring._refresh()
+    await bus.js.delete_stream(f"KV_{BUCKET}")
+    new = await create(bus, "other")
+    await ring._refresh()
+    assert (whose(ring, old), whose(ring, new)) == (None, "other")
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(requests_per_minute=2**60),
+        Limits(tokens_per_minute=-1),
+        Limits(budget_usd=float("nan")),
+        Limits(budget_usd=float("inf")),
+        Limits(budget_usd=-0.5),
+        Limits(budget_per="year"),  # type: ignore[arg-type]
+    ],
+)
+async def test_limits_that_could_not_be_read_again_are_refused_and_not_kept(bus: Bus, limits: Limits) -> None:
+    """A key would give nobody access, and a tenant would have no limits."""
+    await limit_tenant(bus, "acme", Limits(requests_per_minute=7))
+    for attempt in (create(bus, "acme", limits=limits), limit_tenant(bus, "acme", limits)):
+        with pytest.raises(Failed, match="bad_request"):
+            await attempt
+    assert await listed(bus) == []
+    assert await tenant_limits(bus) == {"acme": Limits(requests_per_minute=7)}

@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from hasten.gateway.protocol import protocol
+from hasten.gateway.web_socket import Bounded
 from hasten.run import host_port
 from hasten.settings import SettingsError
 
@@ -63,7 +64,7 @@ class HttpServer:
                 app,
                 http=protocol(read_timeout_s),
                 h11_max_incomplete_event_size=max_header_bytes,
-                ws="websockets-sansio",
+                ws=Bounded,
                 ws_max_size=max_body_bytes,
                 ws_per_message_deflate=False,
                 ws_ping_interval=ping_s or None,

@@ -31,6 +31,8 @@ _OPTIONS: dict[str, type | tuple[type, ...]] = {
 }
 """The fields of OpenAI's that are no fields of ours, so that they go on to the engine, and what they hold. A null says
 nothing."""
+_WITHOUT_TOOLS = {"tool_choice": ("auto", "none"), "parallel_tool_calls": (True, False)}
+"""What says nothing where there are no tools."""
 _SAID_NOTHING = ("refusal", "annotations", "audio", "function_call", "reasoning_content")
 """What clients repeat, empty, of an answer that they have been given."""
 
@@ -49,6 +51,8 @@ def normal_turn(plain: dict[str, Any]) -> dict[str, Any]:
     """One message with each part of text as `text`, and without what an answer's empty fields say; a refusal is what
     was answered."""
     turn = {name: value for name, value in plain.items() if name not in _SAID_NOTHING or value}
+    if turn.get("tool_calls") == []:
+        del turn["tool_calls"]
     if isinstance(refusal := turn.get("refusal"), str):
         turn["content"] = turn.get("content") or refusal
         del turn["refusal"]
@@ -66,14 +70,19 @@ def _normal_part(part: Any) -> Any:
 
 
 def normal_options(plain: dict[str, Any]) -> dict[str, Any]:
-    """A body without the nulls and the empty lists by which clients say nothing."""
+    """A body without the nulls, the empty lists and the empty texts by which clients say nothing: some servers refuse
+    them."""
     nothing = {name for name in (*_OPTIONS, *_DEPRECATED) if name in plain and plain[name] is None}
     nothing |= {name for name in ("tools", "functions") if plain.get(name) == []}
     made = {name: value for name, value in plain.items() if name not in nothing}
-    if made.get("tools") is None and made.get("tool_choice") in ("auto", "none"):
-        del made["tool_choice"]
+    if made.get("tools") is None:
+        made = {name: value for name, value in made.items() if value not in _WITHOUT_TOOLS.get(name, ())}
     if made.get("logprobs") is False:
         del made["logprobs"]
+    if isinstance(stop := made.get("stop"), list):
+        made["stop"] = [one for one in stop if one != ""] or None
+    elif stop == "":
+        del made["stop"]
     return made
 
 
