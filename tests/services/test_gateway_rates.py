@@ -9,10 +9,12 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from nats.js.kv import KeyValue
 from scripted_edge import HELLO, USAGE, Edge, edge, eventually, say
 
 from hasten.bus import Bus
 from hasten.caller import Caller, Limits
+from hasten.gateway.account import Account
 from hasten.gateway.allowance import Amount
 from hasten.gateway.rates import BUCKET, Rates
 from hasten.gateway.service import Gateway, build
@@ -350,3 +352,22 @@ async def test_no_field_of_another_api_gives_back_what_was_used_up(bus: Bus) -> 
         del body["max_tokens"]
         answer = await post(made.gateway, key, body)
         assert int(told(answer)["remaining-tokens"]) <= left
+
+
+async def test_who_goes_before_the_verdict_has_used_nothing(bus: Bus) -> None:
+    gate, rates = asyncio.Event(), Rates(bus)
+
+    async def bucket(anew: bool) -> KeyValue:
+        await gate.wait()
+        return await rates._bucket(anew)
+
+    account, one = Account(bucket, "key.k", Minute()), Amount(requests=1)
+    account.limits = Limits(requests_per_minute=1)
+    gone = asyncio.ensure_future(account.take(one))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    gate.set()
+    await eventually(lambda: account.idle)
+    assert await account.take(one) is None
+    await account.close()
