@@ -1,25 +1,22 @@
 """What each setting of an engine does to its latency, on this machine: the figures of docs/engines.md."""
 
 import argparse
-import asyncio
 import os
-import random
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import psutil
 
-from hasten.messages.generate import Generate
 from hasten.models import LARGE, SMALL
 from hasten.run import run_loop
 from hasten.weights import folder, prepare, requantized
-from hasten.worker.engines import EngineError
-from loadtest.engine_rig import Clock, Rig, Timed, median, model_of, prose, request, running
+from loadtest.engine_readings import alone, cancels, crowd, prefix
+from loadtest.engine_rig import Clock, Rig, model_of, request, running
+from loadtest.engine_variants import BATCH, CONTEXT, DRAFT, PREFIX, QUANTIZATION, SPECULATIVE, Settings
 
 PASSAGE = (
     "The yearly plan for the Harbour edition costs 1,299 euros for 25 seats, and VAT of 19 percent is added on the "
@@ -28,46 +25,6 @@ PASSAGE = (
     "the console."
 )
 COPY, FREE = f"Repeat this text word for word:\n{PASSAGE}", "Tell a story about a fox and a lighthouse."
-CLIENTS, ROUNDS, CANCELS = 8, 2, 6
-Settings = dict[str, Any]
-Variants = list[tuple[str, Settings]]
-
-PREFIX: dict[str, Variants] = {
-    "llama": [("on", {}), ("off", {"llama_prefix_cache": False})],
-    "vllm": [("on", {}), ("off", {"vllm_prefix_cache": False})],
-}
-SPECULATIVE: dict[str, Variants] = {
-    "llama": [("off", {}), ("ngram", {"llama_speculative": "ngram"})],
-    "vllm": [("off", {}), ("ngram", {"vllm_ngram_tokens": 8})],
-}
-DRAFT: Variants = [
-    ("f16, off", {"path": LARGE.engine.path}),
-    (
-        "f16, draft",
-        {
-            "path": LARGE.engine.path,
-            "llama_speculative": "draft",
-            "llama_draft": f"{Path(LARGE.engine.path).stem}.q4_0.gguf",
-            "llama_draft_tokens": 6,
-        },
-    ),
-]
-"""The embedded weights guessed ahead by themselves in less precision: the only pair of one vocabulary that is here."""
-QUANTIZATION: dict[str, Variants] = {
-    "llama": [(kind, {"path": LARGE.engine.path, "llama_quantization": kind}) for kind in ("", "q8_0", "q4_0")],
-}
-BATCH: dict[str, Variants] = {
-    "llama": [(str(batch), {"llama_batch": batch}) for batch in (16, 32, 64, 128, 512)],
-    "vllm": [(str(batch), {"vllm_options": {"max_num_batched_tokens": batch}}) for batch in (128, 512, 2048)],
-}
-CONTEXT: dict[str, Variants] = {
-    "llama": [
-        ("1024", {"window": 1024, "slots": 4}),
-        ("4096", {"window": 4096, "slots": 4}),
-        ("8192", {"window": 8192, "slots": 4}),
-        ("8192, q8_0", {"window": 8192, "slots": 4, "llama_cache_type": "q8_0"}),
-    ],
-}
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,10 +62,7 @@ class Bench:
         rows = []
         for name, settings in PREFIX.get(self._kind, []):
             async with self._running(settings) as rig:
-                asked = [request(f"Question {at}?", 2, prose(980, seed=1)) for at in range(5)]
-                first, *again = [await rig.ask(one) for one in asked]
-                other = await rig.ask(asked[0], "rival/1")
-            rows.append(_row("prefix", name, _seen(first, again, other)))
+                rows.append(_row("prefix", name, await prefix(rig)))
         return rows
 
     async def speculative(self) -> list[Row]:
@@ -128,7 +82,7 @@ class Bench:
         rows = []
         for slots in (1, 4, 8):
             async with self._running({"slots": slots}) as rig:
-                rows.append(_row("slots", str(slots), await _crowd(rig)))
+                rows.append(_row("slots", str(slots), await crowd(rig)))
         return rows
 
     async def quantization(self) -> list[Row]:
@@ -136,7 +90,7 @@ class Bench:
         rows = []
         for name, settings in QUANTIZATION.get(self._kind, []):
             async with self._running(settings) as rig:
-                rows.append(_row("quantization", name or "f16", await _alone(rig)))
+                rows.append(_row("quantization", name or "f16", await alone(rig)))
         return rows
 
     async def batch(self) -> list[Row]:
@@ -144,7 +98,7 @@ class Bench:
         rows = []
         for name, settings in BATCH.get(self._kind, []):
             async with self._running(settings) as rig:
-                rows.append(_row("batch", name, await _cancels(rig)))
+                rows.append(_row("batch", name, await cancels(rig)))
         return rows
 
     async def context(self) -> list[Row]:
@@ -154,7 +108,7 @@ class Bench:
             before = psutil.Process().memory_info().rss
             async with self._running(settings) as rig:
                 memory = (psutil.Process().memory_info().rss - before) / 2**20
-                rows.append(_row("context", name, {"memory_mib": memory, **await _alone(rig)}))
+                rows.append(_row("context", name, {"memory_mib": memory, **await alone(rig)}))
         return rows
 
 
@@ -167,82 +121,6 @@ def _row(part: str, setting: str, figures: dict[str, float]) -> Row:
 def _line(row: Row) -> str:
     figures = ", ".join(f"{name} {value:g}" for name, value in row.figures.items())
     return f"{row.part:13} {row.setting:11} {figures}"
-
-
-def _seen(first: Timed, again: list[Timed], other: Timed) -> dict[str, float]:
-    return {
-        "prompt_tokens": first.prompt_tokens,
-        "first_ms": first.ttft_ms,
-        "again_ms": median([one.ttft_ms for one in again]),
-        "cached_tokens": again[-1].cached_tokens,
-        "other_tenant_ms": other.ttft_ms,
-        "other_tenant_cached": other.cached_tokens,
-    }
-
-
-async def _alone(rig: Rig) -> dict[str, float]:
-    seen = [await rig.ask(request(prose(105, seed), 48)) for seed in range(4)]
-    return {"ttft_ms": median([one.ttft_ms for one in seen]), "per_s": median([one.per_s for one in seen])}
-
-
-async def _crowd(rig: Rig) -> dict[str, float]:
-    wanted = [request(f"{prose(20, seed)}. Tell me more about the {prose(2, seed)}.", 32) for seed in range(CLIENTS)]
-    alone = [(await rig.ask(one, f"t{at}/alone")).text for at, one in enumerate(wanted)]
-    line = asyncio.Semaphore(rig.engine.slots)
-
-    async def client(at: int, again: int) -> Timed:
-        began = rig.clock()
-        async with line:
-            return await rig.ask(wanted[at], f"u{at}-{again}/1", began)
-
-    began = rig.clock()
-    seen = []
-    for again in range(ROUNDS):
-        seen += await asyncio.gather(*(client(at, again) for at in range(CLIENTS)))
-    took = rig.clock() - began
-    return {
-        "ttft_p50_ms": median([one.ttft_ms for one in seen]),
-        "ttft_max_ms": max(one.ttft_ms for one in seen),
-        "per_s": sum(one.tokens for one in seen) / took,
-        "same": sum(one.text == alone[at % CLIENTS] for at, one in enumerate(seen)) / len(seen),
-    }
-
-
-async def _cancels(rig: Rig) -> dict[str, float]:
-    long = [await rig.ask(request(prose(500, seed))) for seed in (1, 2)]
-    prefill_ms, chance = min(one.ttft_ms for one in long), random.Random(3)
-    short, quiet = request("Name a colour."), []
-    for seed in range(3):
-        await rig.ask(request(prose(30, seed)))
-        quiet.append((await rig.ask(short)).ttft_ms)
-    in_prefill = [
-        await _cancelled(rig, request(prose(500, 10 + at)), prefill_ms * chance.uniform(0.2, 0.7), short)
-        for at in range(CANCELS)
-    ]
-    answer = request("Count to a hundred.", 400)
-    in_decode = [await _cancelled(rig, answer, 400 + 300 * chance.random(), short) for _ in range(3)]
-    return {
-        "prefill_per_s": max(one.prompt_tokens / one.ttft_ms * 1000 for one in long),
-        "cancel_prefill_ms": median(in_prefill) - min(quiet),
-        "cancel_prefill_max_ms": max(in_prefill) - min(quiet),
-        "cancel_decode_ms": median(in_decode) - min(quiet),
-    }
-
-
-async def _cancelled(rig: Rig, wanted: Generate, after_ms: float, following: Generate) -> float:
-    """How long after the abort of a request, that ran for a while, the next one has its first token."""
-
-    async def asked() -> None:
-        with suppress(EngineError):
-            await rig.ask(wanted, "acme/cancelled")
-
-    running = asyncio.create_task(asked())
-    await asyncio.sleep(after_ms / 1000)
-    began = rig.clock()
-    await rig.engine.abort("acme/cancelled")
-    seen = await rig.ask(following, "acme/next", began)
-    await running
-    return seen.ttft_ms
 
 
 def table(report: Report) -> str:

@@ -49,7 +49,7 @@ class HttpCaller:
     async def _read(self, answer: httpx.Response, sample: Sample, watch: Stopwatch) -> None:
         sample.cache = answer.headers.get("x-hasten-cache", "")
         if answer.status_code != 200:
-            sample.outcome = _code(answer.status_code, await answer.aread())
+            sample.outcome, sample.detail = _refusal(answer.status_code, await answer.aread())
             return
         sample.outcome = "incomplete"
         async for line in answer.aiter_lines():
@@ -62,7 +62,7 @@ class HttpCaller:
 
     def _see(self, frame: dict[str, Any], sample: Sample, watch: Stopwatch) -> None:
         if error := frame.get("error"):
-            sample.outcome = str(error.get("code") or "failed")
+            sample.outcome, sample.detail = str(error.get("code") or "failed"), str(error.get("message") or "")
             return
         sample.model = frame.get("model") or sample.model
         for choice in frame.get("choices") or []:
@@ -77,9 +77,10 @@ class HttpCaller:
             sample.cached_tokens = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
 
 
-def _code(status: int, body: bytes) -> str:
-    """The code that an error object gives, or else one for its status."""
-    with contextlib.suppress(msgspec.DecodeError, AttributeError, TypeError):
-        if isinstance(code := msgspec.json.decode(body)["error"]["code"], str):
-            return code
-    return _CODES.get(status, f"http_{status}")
+def _refusal(status: int, body: bytes) -> tuple[str, str]:
+    """The code and the message that an error object gives, or else a code for its status."""
+    with contextlib.suppress(msgspec.DecodeError, AttributeError, TypeError, KeyError):
+        error = msgspec.json.decode(body)["error"]
+        if isinstance(code := error.get("code"), str):
+            return code, str(error.get("message") or "")
+    return _CODES.get(status, f"http_{status}"), ""

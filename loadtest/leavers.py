@@ -115,7 +115,7 @@ async def vanishes(rig: Rig, number: int, after_s: float) -> None:
     bus = await Bus.connect(rig.system.server.url, inbox=f"_INBOX.{TENANT}")
     asking = asyncio.ensure_future(Hasten(bus, TENANT).ask(rig.body(number)))
     await asyncio.wait([asking], timeout=after_s)
-    await bus._abandon()
+    await bus._client.abandon()
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
 

@@ -42,11 +42,11 @@ class Meter:
         return dict(sorted(found.items(), key=lambda item: -item[1].busiest))
 
     def _times(self) -> dict[str, list[float]]:
-        return {name: [_seconds(one) for one in some] for name, some in self._processes.items()}
+        return {name: [seconds_of(one) for one in some] for name, some in self._processes.items()}
 
 
-def _seconds(process: psutil.Process) -> float:
-    """Of all its threads; nothing of a process that has ended."""
+def seconds_of(process: psutil.Process) -> float:
+    """The processor time of all its threads; nothing of a process that has ended."""
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:

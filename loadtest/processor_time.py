@@ -4,23 +4,17 @@ from collections.abc import Mapping
 
 import psutil
 
+from loadtest.processor import seconds_of
+
 
 def processor_s(pids: Mapping[str, int]) -> dict[str, float]:
     """The processor time (s, user and kernel) that each process and its children have had, by name."""
-    return {name: sum(_of(one) for one in _family(pid)) for name, pid in pids.items()}
+    return {name: sum(seconds_of(one) for one in _family(pid)) for name, pid in pids.items()}
 
 
 def _family(pid: int) -> list[psutil.Process]:
     root = psutil.Process(pid)
     return [root, *root.children(recursive=True)]
-
-
-def _of(process: psutil.Process) -> float:
-    try:
-        times = process.cpu_times()
-    except psutil.NoSuchProcess:
-        return 0.0
-    return float(times.user + times.system)
 
 
 def resident_mb(pid: int) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from hasten.client import Hasten
 from hasten.models import model_table
+from hasten.settings import SettingsError
 from loadtest.bar import bar
 from loadtest.bus_caller import BusCaller
 from loadtest.heard import Heard
@@ -42,7 +43,7 @@ class Runner:
         hearing = Heard.listening(target.nats, TENANT) if listens else contextlib.nullcontext()
         async with _caller(scenario, target) as ask, hearing as heard:
             made = cls(scenario, ask, heard, Meter(target.pids), data, seed)
-            await made._samples(made._loads.warm(), "warming up")
+            _check(await made._samples(made._loads.warm(), "warming up"))
             yield made
 
     async def run(self, multiple: float = 1.0) -> tuple[list[Sample], dict[str, Busy]]:
@@ -73,6 +74,16 @@ class Runner:
         if self._heard is not None:
             await self._heard.tell(samples)
         return samples
+
+
+def _check(warm: list[Sample]) -> None:
+    """Raises SettingsError when not one request was answered: whoever is asked cannot be, or not with this."""
+    if not warm or any(sample.ok for sample in warm):
+        return
+    first = warm[0]
+    why = ": ".join(part for part in (first.outcome, first.detail) if part)
+    key = " (HASTEN_API_KEY is the key)" if first.outcome == "unauthorized" else ""
+    raise SettingsError(f"none of the {len(warm)} requests to warm up with was answered: {why}{key}")
 
 
 @contextlib.asynccontextmanager

@@ -6,6 +6,7 @@ The exporter drops what it gets: the collector's part is not the request's.
 
 import argparse
 import asyncio
+import os
 import statistics
 import tempfile
 import time
@@ -49,8 +50,6 @@ class _Unsampled(BatchSpanProcessor):
 
 async def cost(rounds: int, calls: int) -> Cost:
     """Measures on a server and a connection of its own."""
-    import os
-
     with tempfile.TemporaryDirectory() as folder:
         server = await NatsServer(Path(folder) / "jetstream").start()
         serving, asking = await Bus.connect(server.url), await Bus.connect(server.url)

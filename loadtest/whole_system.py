@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -22,6 +23,7 @@ from loadtest.price import Prices, prices
 from loadtest.provider import Record
 from loadtest.stages import COMPLETION_TIMES, LARGE, SMALL, Stack
 from loadtest.staleness.fleet import Member
+from loadtest.toml_text import written
 from loadtest.workload import Question
 
 TENANT, COLLECTION = "loadtest", "data"
@@ -60,21 +62,8 @@ def rows(stack: Stack, url: str, slots: int, setup: Setup) -> list[Model]:
 
 def config_of(models: Sequence[Model], setup: Setup) -> str:
     """The configuration file."""
-    text = f"[orchestrator]\npassages = {setup.passages}\n" if setup.passages else ""
-    for model in models:
-        row = msgspec.to_builtins(model)
-        engine = row.pop("engine")
-        text += "[[models]]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in row.items() if value != {})
-        text += "[models.engine]\n" + "".join(
-            f"{name} = {_toml(value)}\n" for name, value in engine.items() if value != {}
-        )
-    return text
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{name} = {_toml(one)}" for name, one in value.items()) + " }"
-    return msgspec.json.encode(value).decode()
+    tables: dict[str, Any] = {"models": msgspec.to_builtins(models)}
+    return written({**tables, "orchestrator": {"passages": setup.passages}} if setup.passages else tables)
 
 
 class ProviderProcess:

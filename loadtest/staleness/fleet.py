@@ -16,7 +16,7 @@ from loadtest.staleness.cable import Cable
 FRONT = Path(__file__).parents[2] / "tests" / "peers" / "edge_front.py"
 """A REST front on the embedded engine that stands in for a Qdrant server."""
 DIM = 16
-START_S = 60.0
+START_S = 120.0
 
 
 class Member:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
@@ -11,43 +10,26 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from hasten.address import without_secret
 from hasten.codec import encode
-from hasten.connection import Connection
+from hasten.connection import Connection, Unreachable
 from hasten.deadline import DEADLINE, DEFAULT_TIMEOUT_S, REQUEST_ID, RESUMABLE, TENANT, now_ms
+from hasten.inbox import INBOX, Forget, Inbox, Sink
 from hasten.lookout import Lookout
 from hasten.messages.chat import CANCEL, STOP, Nothing
 from hasten.messages.failure import Failed, Failure
 from hasten.outage import AGAIN_S, Outage, is_unavailable
 from hasten.stream import IDLE_S, Stream
-from hasten.telemetry import counter, logger, where
+from hasten.telemetry import logger
 from hasten.topics import Topic, checked, random_id
 from hasten.tracing import TRACEPARENT, Tracing
 from hasten.tries import Tries, reply_of
 
-INBOX = "_INBOX"
-Sink = Callable[[Msg], None]
+__all__ = ["Bus", "Unreachable"]
+
 SendTo = Callable[[str], Awaitable[None]]
 
 
-def is_inbox(subject: str) -> bool:
-    """Whether a reply may be published there; a caller cannot make us speak to anything but an inbox."""
-    return subject.startswith(f"{INBOX}.") and not set(subject) & set("*> ")
-
-
 log = logger("bus")
-_dropped = counter("bus_dropped_total", "Messages dropped because too many waited, by subscription", "subject")
-
-
-class Unreachable(ConnectionError):
-    """No NATS server answered at the address."""
-
-
-def cancelled() -> bool:
-    """Whether the task that asks was told to end. A loop that waits for replies has to look: asyncio.wait_for of Python
-    3.11, which nats-py uses, can swallow the cancellation."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class Bus:
@@ -55,11 +37,9 @@ class Bus:
 
     def __init__(self, client: Connection, inbox: str) -> None:
         self._client = client
-        self._inbox = f"{inbox}.{secrets.token_hex(11)}"
         self.serves = inbox == INBOX
         """Whether this is a service's connection; a tenant's may publish to no inbox and look for no process."""
-        self._sinks: dict[str, Sink] = {}
-        self._telling: set[asyncio.Task[None]] = set()
+        self._inbox = Inbox(client, inbox, tells=self.serves)
         self._outage = Outage()
         self.js = client.jetstream(timeout=5)
         self.heard: dict[tuple[str, str], list[Subscription]] = {}
@@ -72,69 +52,12 @@ class Bus:
         cls, url: str, *, name: str = "hasten", inbox: str = INBOX, timeout_s: float = 5.0, **options: Any
     ) -> Self:
         """Connects and keeps reconnecting for ever afterwards; raises Unreachable if there is no server now."""
-        last: Exception | None = None
-        connected = False
-
-        async def on_error(error: Exception) -> None:
-            nonlocal last
-            last = error
-            if isinstance(error, nats.errors.SlowConsumerError):
-                _dropped.labels(_without_ids(error.sub.subject)).inc()
-            if connected:
-                log.warning("connection: %s", type(error).__name__)
-            elif cancelled():
-                raise asyncio.CancelledError  # else nats-py, which has lost it, would try for ever
-
         client = Connection()
         bus = cls(client, inbox)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await client.connect(
-                    url,
-                    name=name,
-                    error_cb=on_error,
-                    disconnected_cb=bus._outage.begin,
-                    reconnected_cb=bus._outage.end,
-                    max_reconnect_attempts=-1,
-                    ping_interval=10,
-                    pending_size=64 * 1024 * 1024,
-                    **({"reconnect_time_wait": 0.1} | options),
-                )
-                await client.hear(f"{bus._inbox}.*", bus._on_reply)
-                await bus.flush()
-        except BaseException as error:
-            why = type(last or error).__name__
-            await bus._abandon()
-            if not isinstance(error, TimeoutError | OSError | nats.errors.Error):
-                raise
-            raise Unreachable(f"no NATS server answers at {without_secret(url)} ({why})") from None
-        connected = True
+        outage = bus._outage
+        callbacks = {"disconnected_cb": outage.begin, "reconnected_cb": outage.end}
+        await client.dial(url, bus._inbox.start, name=name, timeout_s=timeout_s, **(callbacks | options))
         return bus
-
-    def _on_reply(self, msg: Msg) -> None:
-        sink = self._sinks.get(msg.subject.rpartition(".")[2])
-        if sink is not None:
-            try:
-                sink(msg)
-            except Exception as error:
-                log.error("a reply could not be taken: %s", where(error))
-        elif self.serves and is_inbox(msg.reply):
-            telling = asyncio.get_running_loop().create_task(self._tell_nobody_reads(msg.reply))
-            self._telling.add(telling)
-            telling.add_done_callback(self._telling.discard)
-
-    async def _tell_nobody_reads(self, reply: str) -> None:
-        with contextlib.suppress(nats.errors.Error):
-            await self._client.publish(reply, b"", headers={"Status": "503"})
-
-    def _open(self, sink: Sink) -> tuple[str, Callable[[], None]]:
-        """A reply subject of its own for this sink, and what forgets it."""
-        token = random_id()
-        self._sinks[token] = sink
-        return f"{self._inbox}.{token}", lambda: self._forget(token)
-
-    def _forget(self, token: str) -> None:
-        self._sinks.pop(token, None)
 
     @property
     def client(self) -> Client:
@@ -154,7 +77,7 @@ class Bus:
     @property
     def outstanding(self) -> int:
         """How many requests and streams wait for replies."""
-        return len(self._sinks)
+        return len(self._inbox)
 
     @property
     def subscriptions(self) -> int:
@@ -246,7 +169,7 @@ class Bus:
             if not answer.done() and tries.answered(msg):
                 answer.set_result(msg)
 
-        reply, forget = self._open(receive)
+        reply, forget = self._inbox.open(receive)
         self._outage.waits(answer)
         tries = Tries(topic, lambda: send(reply), again_s)
         try:
@@ -290,8 +213,8 @@ class Bus:
         tenant = tokens["tenant"] if "tenant" in tokens else checked("tenant", (headers or {})[TENANT])
         sent_headers = self._headers(deadline_ms, request_id, headers) | ({RESUMABLE: "1"} if resumable else {})
         ended_there = f"the process of the {probe} has ended"
-        lookout = Lookout(probe, self._client, self.watch_reader, lambda: stream.lose(ended_there))
-        reply, forget_replies = self._open(lambda msg: _push(stream, topic, msg))
+        lookout = Lookout(probe, self._client, self._inbox.watch, lambda: stream.lose(ended_there))
+        reply, forget_replies = self._inbox.open(lambda msg: _push(stream, topic, msg))
 
         def ended() -> None:
             forget_replies()
@@ -328,18 +251,10 @@ class Bus:
             else:
                 await self.publish(STOP, Nothing(), hearer=hearer, tenant=tenant, request_id=request_id)
 
-    def watch_reader(self, gone: Callable[[], None]) -> tuple[str, Callable[[], None]]:
-        """A reply subject to publish chunks with: `gone` is called when the server says that nobody reads them.
-
-        NATS answers a message that carries a reply subject and has no subscriber with a 503 on that subject; a reader
-        that is there never uses it. Returns the subject and a function that forgets it.
-        """
-
-        def receive(msg: Msg) -> None:
-            if msg.headers and msg.headers.get("Status") == "503":
-                gone()
-
-        return self._open(receive)
+    def watch_reader(self, gone: Callable[[], None]) -> tuple[str, Forget]:
+        """A reply subject to publish chunks with: `gone` is called when the server says that nobody reads them. Returns
+        the subject and what forgets it."""
+        return self._inbox.watch(gone)
 
     async def subscribe(
         self, subject: str, callback: Callable[[Msg], Awaitable[None]], *, queue: str = ""
@@ -364,21 +279,9 @@ class Bus:
             with contextlib.suppress(nats.errors.Error, TimeoutError):
                 async with asyncio.timeout(2):
                     await self.flush()
-        if left := await self._abandon():
+        if left := await self._client.abandon():
             log.error("closed with %d bytes that never reached the server", left)
         return left
-
-    async def _abandon(self) -> int:
-        """Closes at once; returns how many bytes were not sent."""
-        left = self._client.drop_pending()
-        with contextlib.suppress(OSError):
-            await self._client.close()
-        return left
-
-
-def _without_ids(subject: str) -> str:
-    """What a metric calls a subscription: an inbox is a new one at every start, and so is a replica or a worker."""
-    return INBOX if subject.startswith(INBOX) else ".".join(subject.split(".")[:3])
 
 
 def _push(stream: Stream, topic: Topic, msg: Msg) -> None:

@@ -20,8 +20,9 @@ SILENCE_S = 1.5
 RESUME_S = 15.0
 """How long a lost answer is asked for, while there is a connection, before its end is a failure."""
 PAUSE_S = 0.1
-FIRST_S, LATER_S = 0.5, 1.0
-"""Whoever is asked to go on says so at once. One that hangs may be asked in vain, several times: NATS does not know."""
+FIRST_S, LONGEST_S = 0.5, 4.0
+"""Whoever is asked to go on says so at once. One that hangs may be asked in vain, several times: NATS does not know.
+Each time it is waited for twice as long: one that is only overloaded would have ever more to do, for nobody."""
 _GIVEN_UP = frozenset({"disconnected", "draining"})
 """How an orchestrator ends a stream that another one could go on with."""
 _NOBODY_YET = _GIVEN_UP | {"unavailable", "overloaded"}
@@ -160,6 +161,7 @@ class ChatStream:
         return now_ms() < self._until_ms
 
     async def _ask(self) -> Stream:
+        patience_s = min(FIRST_S * 2 ** (self._vain - 1), LONGEST_S)
         return await self._bus.stream(
             RESUME,
             Resume(
@@ -175,8 +177,8 @@ class ChatStream:
             tenant=self._tenant,
             deadline_ms=self._deadline_ms,
             request_id=self.request_id,
-            idle_s=self._silence_s,
-            first_s=FIRST_S if self._vain == 1 else LATER_S,
+            idle_s=max(self._silence_s, patience_s),
+            first_s=patience_s,
             next_seq=self._last + 1,
             resumable=True,
             probe=self._probe,

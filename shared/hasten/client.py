@@ -10,11 +10,12 @@ from nats.aio.subscription import Subscription
 
 from hasten.address import nats_url
 from hasten.answered import Answered
-from hasten.bus import INBOX, Bus
+from hasten.bus import Bus
 from hasten.chat_stream import ChatStream
 from hasten.codec import decode
 from hasten.deadline import now_ms
 from hasten.discovery import Running, survey
+from hasten.inbox import INBOX
 from hasten.messages.cache import INVALIDATE, Invalidate, Invalidation
 from hasten.messages.change import CHANGE, Change
 from hasten.messages.chat import CANCEL, ChatReply, Nothing

@@ -8,19 +8,30 @@ socket together, at its end, and a message is given to whoever hears it as it is
 """
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import nats.errors
 from nats.aio.client import DEFAULT_FLUSH_TIMEOUT, Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
 
+from hasten.address import without_secret
+from hasten.cancellation import cancelled
+from hasten.telemetry import counter, logger
 from hasten.wire import WireParser, headers_of, publication
 
 UNWRITTEN = 64 * 1024
 """Bytes in the socket's buffer beyond which messages wait with nats-py, which writes them as the buffer empties."""
 _SPACES = frozenset(" \t\r\n")
+log = logger("bus")
+_dropped = counter("bus_dropped_total", "Messages dropped because too many waited, by subscription", "subject")
+
+
+class Unreachable(ConnectionError):
+    """No NATS server answered at the address."""
 
 
 class Connection(Client):
@@ -32,6 +43,45 @@ class Connection(Client):
         self._ps = WireParser(self, self._deliver)
         self._out: list[bytes] = []
         self._out_size = 0
+        self._dialled = False
+        self._last_error: Exception | None = None
+
+    async def dial(
+        self, url: str, begin: Callable[[], Awaitable[None]], *, name: str, timeout_s: float, **options: Any
+    ) -> None:
+        """Connects, awaits `begin`, and keeps reconnecting for ever afterwards; raises Unreachable if there is no
+        server now."""
+        settings = {"reconnect_time_wait": 0.1, "pending_size": 64 * 1024 * 1024, "ping_interval": 10}
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.connect(
+                    url, name=name, error_cb=self._on_error, max_reconnect_attempts=-1, **(settings | options)
+                )
+                await begin()
+                await self.flush()
+        except BaseException as error:
+            why = type(self._last_error or error).__name__
+            await self.abandon()
+            if not isinstance(error, TimeoutError | OSError | nats.errors.Error):
+                raise
+            raise Unreachable(f"no NATS server answers at {without_secret(url)} ({why})") from None
+        self._dialled = True
+
+    async def _on_error(self, error: Exception) -> None:
+        self._last_error = error
+        if isinstance(error, nats.errors.SlowConsumerError):
+            _dropped.labels(_without_ids(error.sub.subject)).inc()
+        if self._dialled:
+            log.warning("connection: %s", type(error).__name__)
+        elif cancelled():
+            raise asyncio.CancelledError  # else nats-py, which has lost it, would try for ever
+
+    async def abandon(self) -> int:
+        """Closes at once; returns how many bytes were not sent."""
+        left = self.drop_pending()
+        with contextlib.suppress(OSError):
+            await self.close()
+        return left
 
     async def publish(
         self, subject: str, payload: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
@@ -76,6 +126,8 @@ class Connection(Client):
         else:
             self._pending[:0] = out
             self._pending_data_size += size
+            if self._status == Client.CONNECTED and self._flush_queue is not None and self._flush_queue.empty():
+                self._flush_queue.put_nowait(asyncio.Future())
 
     def _build_message(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
@@ -135,6 +187,11 @@ class Connection(Client):
         transport = self._transport
         writer = transport._io_writer if isinstance(transport, TcpTransport) else None
         return 0 if writer is None else int(writer.transport.get_write_buffer_size())
+
+
+def _without_ids(subject: str) -> str:
+    """What a metric calls a subscription: an inbox is a new one at every start, and so is a replica or a worker."""
+    return "_INBOX" if subject.startswith("_INBOX") else ".".join(subject.split(".")[:3])
 
 
 def _as_utf8(name: bytes) -> bytes:

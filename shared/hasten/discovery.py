@@ -13,7 +13,7 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from hasten.bus import is_inbox
+from hasten.inbox import is_inbox
 from hasten.telemetry import logger
 
 if TYPE_CHECKING:

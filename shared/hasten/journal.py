@@ -5,7 +5,7 @@ import contextlib
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -15,9 +15,11 @@ from nats.aio.subscription import Subscription
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError, NotFoundError
 
-from hasten.bus import Bus, cancelled
+from hasten.bus import Bus
+from hasten.cancellation import cancelled
 from hasten.messages.change import REPLICAS, STREAM
 from hasten.messages.failure import Failed
+from hasten.subjects import widest
 from hasten.telemetry import logger
 
 log = logger("journal")
@@ -81,22 +83,6 @@ async def _made(bus: Bus, config: StreamConfig) -> StreamInfo:
     except NotFoundError as error:
         raise refused or error from None
     return info
-
-
-def widest(subjects: Iterable[str]) -> list[str]:
-    """The subjects without those that another one of them covers: a server takes no stream whose subjects overlap."""
-    different = list(dict.fromkeys(subjects))
-    return [one for one in different if not any(covers(other, one) for other in different if other != one)]
-
-
-def covers(wide: str, narrow: str) -> bool:
-    """Whether every subject that `narrow` matches is matched by `wide` too."""
-    mine, others = wide.split("."), narrow.split(".")
-    if mine[-1] == ">" and len(others) >= len(mine):
-        mine, others = mine[:-1], others[: len(mine) - 1]
-    elif len(mine) != len(others) or others[-1] == ">":
-        return False
-    return all(other != ">" and token in ("*", other) for token, other in zip(mine, others, strict=True))
 
 
 async def _read_before(bus: Bus) -> bool:

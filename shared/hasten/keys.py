@@ -23,8 +23,9 @@ from nats.js.api import KeyValueConfig
 from nats.js.kv import KeyValue
 
 from hasten.buckets import key_names
-from hasten.bus import Bus, cancelled
+from hasten.bus import Bus
 from hasten.caller import Caller, KeyRecord, Limits, TenantRecord
+from hasten.cancellation import cancelled
 from hasten.deadline import now_ms
 from hasten.messages.failure import Failed
 from hasten.telemetry import logger

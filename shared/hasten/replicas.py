@@ -13,7 +13,8 @@ import zlib
 import nats.errors
 from nats.js.api import StorageType
 
-from hasten.bus import Bus, cancelled
+from hasten.bus import Bus
+from hasten.cancellation import cancelled
 from hasten.messages.change import APPLIED, REPLICAS, Applied
 from hasten.messages.failure import Failed
 from hasten.telemetry import logger

@@ -41,7 +41,7 @@ def sentence(error: BaseException) -> str | None:
         return error.failure.detail
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return f"the port is in use ({error.strerror})"
-    if isinstance(error, OSError | ImportError) or type(error).__module__.startswith("hasten."):
+    if isinstance(error, OSError | ImportError | SettingsError) or type(error).__module__.startswith("hasten."):
         return str(error) or type(error).__name__
     return None
 

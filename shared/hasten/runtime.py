@@ -63,7 +63,9 @@ def check(config: Mapping[str, Any], services: Iterable[str]) -> None:
     for name in services:
         if name not in found:
             raise SettingsError(f"there is no service {name}; there are {', '.join(sorted(found))}")
-        settings(import_module(f"{found[name]}.settings").Settings, name, config)
+        given = settings(import_module(f"{found[name]}.settings").Settings, name, config)
+        if refuse := getattr(import_module(f"{found[name]}.service"), "check_settings", None):
+            refuse(given)
     model_table(config)
     changes(config)
 

@@ -12,7 +12,10 @@ from hasten.aside import Aside
 from hasten.bus import Bus
 from hasten.messages.failure import Failed, Failure
 from hasten.settings import SettingsError
+from hasten.telemetry import logger
 from hasten.topics import Topic
+
+log = logger("tool")
 
 
 class Named(Protocol):
@@ -34,9 +37,11 @@ Ask = Callable[[str, Any, float], Awaitable[Any]]
 """Of a tenant, a body and a deadline (unix ms); returns the topic's reply or raises Failed."""
 
 
-def check(where: str, named: Named, topic: Topic) -> None:
-    """Raises SettingsError for a subject that cannot be asked: it is the topic's, or one of the tool's own with
-    `{tenant}` for a token."""
+def check(where: str, named: Named, topic: Topic, group: str) -> None:
+    """Raises SettingsError for a function that is not there, and for a subject that cannot be asked: it is the topic's,
+    or one of the tool's own with `{tenant}` for a token."""
+    if named.call:
+        imported(where, named.call, group)
     if not named.subject or named.subject == topic.template:
         return
     tokens = named.subject.split(".")
@@ -54,18 +59,24 @@ def tool(bus: Bus, where: str, named: Named, topic: Topic, group: str) -> Ask:
     name of an entry point of the group."""
     reply = next(kind for kind in topic.reply.__args__ if kind is not Failure)
     if not named.call:
-        return _heard(bus, named, topic)
-    return _called(_imported(where, named.call, group), reply, named.name)
+        return _heard(bus, where, named, topic)
+    return _called(imported(where, named.call, group), reply, named.name)
 
 
-def _heard(bus: Bus, named: Named, topic: Topic) -> Ask:
+def _heard(bus: Bus, where: str, named: Named, topic: Topic) -> Ask:
+    kinds = " or ".join(str(kind.__struct_config__.tag) for kind in topic.reply.__args__)
+    told = False
     own = msgspec.structs.replace(topic, queue=named.name, template=named.subject or topic.template)
     last = topic.tokens[-1]
 
     async def ask(tenant: str, body: Any, deadline_ms: float) -> Any:
         tokens: dict[str, Any] = {"tenant": tenant, last: named.name}
+        nonlocal told
         reply = await bus.request(own, body, deadline_ms=deadline_ms, **tokens)
         if isinstance(reply, Failure):
+            if reply.code == "internal" and not told:
+                told = True
+                log.warning("%s: its tool failed, or its reply is not JSON with the type %s", where, kinds)
             raise Failed.of(reply)
         _checked_size(msgspec.json.encode(reply))
         return reply
@@ -99,8 +110,8 @@ def _checked_size(raw: bytes) -> None:
         raise Failed("too_large", f"the answer has {len(raw)} bytes, at most {MOST_BYTES} are taken")
 
 
-def _imported(where: str, call: str, group: str) -> Callable[..., Any]:
-    """Raises SettingsError when there is no such function."""
+def imported(where: str, call: str, group: str) -> Callable[..., Any]:
+    """The function by its name; raises SettingsError when there is none."""
     said = f"{where} call = {call!r}"
     found = [EntryPoint(call, call, group)] if ":" in call else list(entry_points(group=group, name=call))
     if not found:
@@ -108,7 +119,9 @@ def _imported(where: str, call: str, group: str) -> Callable[..., Any]:
     try:
         function = found[0].load()
     except Exception as error:
-        raise SettingsError(f"{said} cannot be imported ({type(error).__name__})") from None
+        raise SettingsError(
+            f"{said} cannot be imported ({type(error).__name__}): is it installed here, or on PYTHONPATH?"
+        ) from None
     if not callable(function):
         raise SettingsError(f"{said} is no function")
     return function  # type: ignore[no-any-return]

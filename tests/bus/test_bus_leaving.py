@@ -65,7 +65,7 @@ async def test_a_silent_sender_learns_from_its_pings_that_the_reader_vanished(
 
 
 async def test_a_cancel_stops_only_that_request_of_that_tenant(bus: Bus, company: Company) -> None:
-    await company.hear(TELL, tell)
+    service = await company.hear(TELL, tell)
     streams = {
         (tenant, request_id): await ask(bus, count, pause_s=0.01, tenant=tenant, request_id=request_id)
         for tenant, request_id, count in (
@@ -84,6 +84,9 @@ async def test_a_cancel_stops_only_that_request_of_that_tenant(bus: Bus, company
     for events in whole.values():
         assert isinstance(events[-1], Done)
         assert chunks(events) == list(range(60))
+    await until(lambda: service.active == 0)
+    endpoint = service.endpoints[0]
+    assert (endpoint.num_requests, endpoint.num_errors) == (4, 0), "who is not wanted any more has not failed"
 
 
 async def test_a_cancel_reaches_a_request_in_the_line(bus: Bus, company: Company) -> None:

@@ -10,11 +10,12 @@ from patience import until
 
 from hasten.bus import Bus
 from hasten.freshness import Freshness
-from hasten.journal import POLL_S, WINDOW, Entry, Reader, covers, ensure_stream, stream_state
+from hasten.journal import POLL_S, WINDOW, Entry, Reader, ensure_stream, stream_state
 from hasten.messages.change import CHANGE, STREAM, Change
 from hasten.messages.failure import Failed
 from hasten.messages.retrieve import DOCUMENT, Document
 from hasten.nats_server import NatsServer
+from hasten.subjects import covers
 from hasten.telemetry import REGISTRY
 
 

@@ -13,11 +13,11 @@ from hasten.cache.past import Past
 from hasten.cache.settings import Settings
 from hasten.commands.explain import verdict
 from hasten.fingerprint import fingerprint, parts_of, prompt_tag
-from hasten.freshness import TagTable
 from hasten.messages.cache import Answer, CacheLookup, CacheMiss, CachePut, Neighbour
 from hasten.messages.chat import ChatRequest, parse_chat
 from hasten.orchestrator.domain import plan_of
 from hasten.orchestrator.permission import forbidden, outcome_of
+from hasten.tag_table import TagTable
 
 TIDES: dict[str, Any] = {"messages": [{"role": "user", "content": "Explain tides"}]}
 SYSTEM = {"role": "system", "content": "Be brief."}

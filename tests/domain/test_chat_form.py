@@ -85,6 +85,10 @@ def test_what_is_malformed_is_a_bad_request_that_says_where(body: dict[str, Any]
     [
         {"functions": None, "function_call": None, "audio": None, "parallel_tool_calls": None},
         {"tools": [], "tool_choice": "auto"},
+        {"tools": [], "parallel_tool_calls": True, "tool_choice": "none"},
+        {"stop": []},
+        {"stop": ""},
+        {"stop": [""]},
         {"logprobs": False},
         {"messages": [{**HI, "refusal": None, "annotations": [], "audio": None, "function_call": None}]},
         {"messages": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]},
@@ -92,6 +96,11 @@ def test_what_is_malformed_is_a_bad_request_that_says_where(body: dict[str, Any]
 )
 def test_what_clients_say_of_nothing_says_nothing(same: dict[str, Any]) -> None:
     assert fingerprint(parse_chat({"messages": [HI], **same})) == fingerprint(parse_chat({"messages": [HI]}))
+
+
+def test_an_answer_without_calls_is_said_again_without_them() -> None:
+    said = {"role": "assistant", "content": "x", "tool_calls": []}
+    assert parse_chat({"messages": [HI, said, HI]}).messages[1].tool_calls is None
 
 
 def test_a_refusal_that_is_repeated_is_what_was_answered() -> None:

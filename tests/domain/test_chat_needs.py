@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from hasten.messages.chat import needs_of, parse_chat
+from hasten.messages.chat import parse_chat
 from hasten.messages.failure import Failed
 from hasten.messages.generate import Generate
+from hasten.messages.needs import needs_of
 from hasten.orchestrator.domain import plan_of
 from hasten.worker.domain import check
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hasten.changes import ALL, EVERYBODY, expanded
-from hasten.freshness import TagTable
+from hasten.tag_table import TagTable
 
 
 def test_a_change_makes_older_answers_stale_and_newer_ones_not() -> None:

@@ -1,5 +1,6 @@
 """The figures of a load test, on samples whose figures are known."""
 
+import tomllib
 from typing import Any
 
 import msgspec
@@ -157,7 +158,5 @@ def test_stages_are_laid_out_by_what_they_wait_for() -> None:
 
 
 def test_tables_written_as_toml_are_read_back() -> None:
-    import tomllib
-
     tables = {"a": {"b c": [1, 2.5, {"d": True}], "e": 'say "ä"\n\\'}, "f": "x", "empty": {}}
     assert tomllib.loads(written(tables)) == tables

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loadtest.load import Load, Loads
-from loadtest.scenario import Prompts, read
+from loadtest.scenario import read
 from loadtest.trace import BLOCK, Row, azure, mooncake, stretch
 from loadtest.trace_prompt import answering, body, prompt
 
@@ -122,7 +122,3 @@ def test_only_simulated_models_without_an_answer_get_a_long_one() -> None:
     made = answering({"models": [*rows, {"name": "c", "engine": {"kind": "llama"}}]})["models"]
     assert [len(row["engine"].get("sim_answer", "").split()) for row in made] == [2000, 1, 0]
     assert rows[0]["engine"] == {"kind": "sim"}
-
-
-def test_the_prompts_of_a_scenario_have_defaults() -> None:
-    assert Prompts().source == "made"

@@ -64,7 +64,7 @@ def test_a_named_model_is_taken_as_it_is() -> None:
     for name in ("Big-Model", "best"):
         decided = choose(facts(SMALL, large), HARD, model=name, latency_budget_ms=1)
         assert (decided.option.model, decided.kind) == (large, "named")
-        assert "over 1 ms" in decided.reason
+        assert "over the 1 ms" in decided.reason
     assert choose(facts(SMALL, large), model="best").confidence == 1.0
 
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import gc
+from typing import Any
 
 import pytest
 
 from hasten.run import Stop, host_port, sentence, serve
-from hasten.runtime import Runtime
+from hasten.runtime import Runtime, check
 from hasten.settings import SettingsError
 
 
@@ -137,3 +138,19 @@ def test_only_what_a_person_can_put_right_is_a_sentence() -> None:
     assert sentence(PermissionError(13, "Permission denied", "x")) is not None
     assert sentence(KeyError("x")) is None
     assert sentence(RuntimeError("ours")) is None
+
+
+@pytest.mark.parametrize(
+    ("service", "section", "problem"),
+    [
+        ("orchestrator", {"guard": [{"name": "a", "pattern": "("}]}, "unterminated"),
+        ("orchestrator", {"guard": [{"name": "a", "call": "nowhere:at_all"}]}, "on PYTHONPATH"),
+        ("orchestrator", {"checks": [{"name": "a", "call": "nowhere:at_all"}]}, "on PYTHONPATH"),
+        ("retriever", {"lookups": {"a": {"call": "nowhere:at_all"}}}, "on PYTHONPATH"),
+    ],
+)
+def test_what_a_service_could_not_be_built_with_is_refused_before_anything_slow_has_begun(
+    service: str, section: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(SettingsError, match=problem):
+        check({service: section}, [service])

@@ -12,6 +12,8 @@ import pytest_asyncio
 from hasten.bus import Bus
 from hasten.client import Hasten
 from hasten.embedder import export
+from hasten.messages.check import CHECK, Check, Checked
+from hasten.messages.guard import GUARD, GuardSpan, GuardVerdict, GuardWindow
 from hasten.messages.lookup import LOOKUP, Found, Lookup
 from hasten.nats_server import free_port
 from hasten.system import System, Wanted, system
@@ -57,7 +59,7 @@ async def run(name: str, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", ["plain_nats.py", "cache_alone.py", "publish_change.py", "invalidations.py", "lookup.py"]
+    "name", ["plain_nats.py", "cache_alone.py", "publish_change.py", "invalidations.py", "lookup.py", "guard.py"]
 )
 async def test_without_a_server_an_example_says_so(name: str) -> None:
     given = {"publish_change.py": ("prices", "7"), "invalidations.py": ("acme",)}.get(name, ())
@@ -81,6 +83,7 @@ async def test_all_examples(running: System) -> None:
         "publish_change.py": (running.nats, "prices", "7", "new price"),
         "invalidations.py": (running.nats, "acme", "1"),
         "lookup.py": (running.nats,),
+        "guard.py": (running.nats,),
     }
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(tried)
     first = await run("plain_nats.py", *tried["plain_nats.py"])
@@ -95,6 +98,7 @@ async def test_all_examples(running: System) -> None:
     assert "11 euros" in lines[5]
     await a_change_is_heard_of(running, tried)
     await a_look_up_answers(running.nats)
+    await a_guard_and_a_check_answer(running.nats)
 
 
 async def a_change_is_heard_of(running: System, tried: dict[str, tuple[str, ...]]) -> None:
@@ -127,6 +131,27 @@ async def a_look_up_answers(url: str) -> None:
         assert isinstance(found, Found)
         assert [one.id for one in found.passages] == ["k2", "t9"]
         assert found.passages[0].tags == ["stock:k2"]
+    finally:
+        tool.terminate()
+        await tool.wait()
+        await bus.close()
+
+
+async def a_guard_and_a_check_answer(url: str) -> None:
+    """Whole serial numbers are hidden and begun ones held back; where a price is asked for, there has to be one."""
+    tool = await start("guard.py", url)
+    bus = await Bus.connect(url, name="test")
+    try:
+        assert tool.stdout is not None
+        assert await tool.stdout.readline() == b"listening\n"
+        window = GuardWindow(text="It is SN-123456, not SN-12")
+        verdict = await bus.request(GUARD, window, tenant="acme", rule="serials")
+        assert verdict == GuardVerdict(spans=[GuardSpan(start=6, end=15)], hold=5)
+        for text, passed in (("It costs 9 euros.", True), ("It is blue.", False)):
+            asked = Check(question="What does it cost?", text=text)
+            checked = await bus.request(CHECK, asked, tenant="acme", check="prices")
+            assert isinstance(checked, Checked)
+            assert checked.passed == passed
     finally:
         tool.terminate()
         await tool.wait()

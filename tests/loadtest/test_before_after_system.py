@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from hasten.messages.retrieve import Document
 from loadtest.before_after_row import row
 from loadtest.before_after_run import AskFor, hasten_asks, naive_asks, saturated
@@ -12,6 +14,7 @@ from loadtest.stages import FIRST
 from loadtest.whole_system import Setup, provider, rows, whole_system
 from loadtest.workload import Question, Request
 
+pytestmark = pytest.mark.timeout(300)
 WEIGHTS = Path(__file__).parents[2] / ".hasten" / "models"
 RIVER = Question(id="nq-1", source="nq", text="How long is the river Obel in kilometres?", answers=["913"])
 CITY = Question(id="nq-2", source="nq", text="Which city lies where the river Obel ends?", answers=["Tarnau"])

@@ -1,11 +1,13 @@
 """The command: a scenario against a system of its own, over the bus and over HTTP, and what it writes."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from hasten.run import run_loop
 from hasten.settings import SettingsError
 from loadtest.own_system import own_system
 from loadtest.run import Options, carried_out, told
@@ -13,6 +15,7 @@ from loadtest.runner import Runner
 from loadtest.scenario import Scenario, read
 from loadtest.summary import summary
 
+pytestmark = pytest.mark.timeout(300)
 SCENARIO = """
 about = "Simulated models"
 warm = 2
@@ -67,8 +70,6 @@ async def test_the_command_writes_a_page_and_the_same_figures_as_json(
 
 
 async def test_the_same_scenario_is_asked_over_the_bus_and_over_http() -> None:
-    import tomllib
-
     scenario: Scenario = read(tomllib.loads(SCENARIO))
     counts = []
     async with own_system(scenario.own, None) as target:
@@ -82,7 +83,15 @@ async def test_the_same_scenario_is_asked_over_the_bus_and_over_http() -> None:
             assert found.queue_ms.n == found.asked, "also over HTTP, where the orchestrator's announcement says it"
             assert all(one.model == "sim" and one.chunks and one.completion_tokens for one in samples)
             counts.append([(one.at_s, one.prompt_tokens, one.cost) for one in samples])
+        wrong = msgspec.structs.replace(target, key="hk-of-nobody")
+        with pytest.raises(SettingsError, match=r"none of the 2 .* unauthorized: .*HASTEN_API_KEY"):
+            async with Runner.connect(msgspec.structs.replace(scenario, via="http"), wrong, None, 7):
+                pass
     assert counts[0] == counts[1], "the same seed asks the same, which costs the same, whichever way it goes"
+
+
+def test_a_scenario_that_cannot_be_run_is_a_sentence_and_no_traceback(tmp_path: Path) -> None:
+    assert run_loop(carried_out(Options(scenario=tmp_path / "none.toml"))) == 2
 
 
 async def test_a_target_that_is_not_one_is_refused(path: Path) -> None:

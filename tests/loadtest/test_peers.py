@@ -119,6 +119,7 @@ def test_every_peer_writes_its_configuration_where_it_is_installed(tmp_path: Pat
         assert "4321" in " ".join(command)
 
 
+@pytest.mark.timeout(300)
 async def test_hasten_is_compared_with_the_model_server_itself(tmp_path: Path) -> None:
     (tmp_path / "hasten").mkdir()
     STATE.mkdir(parents=True, exist_ok=True)

@@ -10,9 +10,9 @@ import msgspec
 from hasten.cache import service
 from hasten.cache.domain import Entry, entry_of
 from hasten.cache.settings import Settings
-from hasten.freshness import TagTable
 from hasten.messages.cache import CachePut
 from hasten.run import main
+from hasten.tag_table import TagTable
 
 
 def heedless(*_: object) -> bool:

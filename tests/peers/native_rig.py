@@ -102,7 +102,7 @@ class Site:
 
     async def die(self) -> None:
         """Takes its connection to NATS away, and then its readers', as the end of its process would."""
-        await self.bus._abandon()
+        await self.bus._client.abandon()
         for task in list(self.gateway._http._server.server_state.tasks):
             task.cancel()
         await self.http.aclose()

@@ -6,7 +6,10 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -47,11 +50,33 @@ def chromium() -> str:
     return found
 
 
+@pytest.fixture(scope="module")
+def devtools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Chromium for the tests of a file, which takes longer to start than most of them: its address."""
+    folder = tmp_path_factory.mktemp("chromium")
+    command = [chromium(), *FLAGS, "--remote-debugging-port=0", f"--user-data-dir={folder}"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield _address(folder / "DevToolsActivePort", process)
+        finally:
+            process.kill()
+
+
+def _address(told: Path, process: subprocess.Popen[bytes]) -> str:
+    """What Chromium writes down when it listens: its port and a path."""
+    before_s = time.monotonic() + PATIENCE_S
+    while process.poll() is None and time.monotonic() < before_s:
+        lines = told.read_text().splitlines() if told.exists() else []
+        if len(lines) == 2:
+            return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
+        time.sleep(0.02)
+    raise RuntimeError("Chromium does not start")
+
+
 @pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
-    path = chromium()
+async def browser(devtools: str) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        made = await playwright.chromium.launch(executable_path=path, args=list(FLAGS), timeout=PATIENCE_MS)
+        made = await playwright.chromium.connect_over_cdp(devtools, timeout=PATIENCE_MS)
         yield made
         await made.close()
 

@@ -52,7 +52,7 @@ class Replica:
     @property
     def followers(self) -> int:
         """How many have begun to read along with what it leads; who is about to is counted by its own `leases`."""
-        return sum(call.topic is FOLLOW and call.sent_at > 0 for call in self.unit.service._calls.values())
+        return sum(call.topic is FOLLOW and call.sent_at > 0 for call in self.unit.service.requests.calls.values())
 
     @property
     def hears(self) -> bool:
@@ -64,7 +64,7 @@ class Replica:
         service = self.unit.service
         if yes and not self.hears:
             chat = next(one for one in service._heard if one.topic is CHAT)
-            made = await self.bus.hear(chat.subject, service._receiver(chat), queue="orchestrator")
+            made = await self.bus.hear(chat.subject, service.requests.receiver(chat), queue="orchestrator")
             service._hearing.append(made)
         elif not yes and self.hears:
             chats = [one for one in service._hearing if one.subject == CHAT.pattern]
@@ -83,8 +83,8 @@ class Replica:
     async def die(self) -> None:
         """Takes its connection away, as the end of its process would, and then whatever it was at."""
         self.dead = True
-        await self.bus._abandon()
-        for task in list(self.unit.service._tasks):
+        await self.bus._client.abandon()
+        for task in list(self.unit.service.requests._tasks):
             task.cancel()
 
 

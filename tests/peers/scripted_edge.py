@@ -3,6 +3,7 @@ test tells them to."""
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from hasten.messages.route import MODELS, ModelInfo, ModelList, Models
 from hasten.service import Call, Service
 
 HELLO = {"model": "auto", "messages": [{"role": "user", "content": "Name two rivers"}]}
+STREAM = {**HELLO, "stream": True}
 USAGE = Usage(prompt_tokens=40, completion_tokens=2, cached_tokens=8)
 Script = Callable[[ChatRequest, Call], Awaitable[None]]
 
@@ -144,3 +146,9 @@ async def eventually(condition: Callable[[], bool], timeout_s: float = 20) -> No
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.01)
+
+
+def events(body: str) -> list[Any]:
+    """The data of each event of a stream."""
+    data = [line.removeprefix("data: ") for line in body.splitlines() if line.startswith("data: ")]
+    return [one if one == "[DONE]" else json.loads(one) for one in data]

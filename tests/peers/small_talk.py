@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
 from hasten.bus import Bus
 from hasten.messages.chat import ChatReply, Chunk, Done
 from hasten.messages.failure import Failure
@@ -104,3 +106,17 @@ class Company:
         """Closes every service."""
         for service in self._services:
             await service.close()
+
+
+async def ask(bus: Bus, text: str = "hello", *, tenant: str = "acme", **options: Any) -> Any:
+    """Asks for an echo with hasten's own client."""
+    wait_s = options.pop("wait_s", 0.0)
+    return await bus.request(ECHO, Say(text=text, wait_s=wait_s), tenant=tenant, **options)
+
+
+async def raw(bus: Bus, body: bytes, *, headers: dict[str, str] | None = None, subject: str = "") -> dict[str, Any]:
+    """What a client with nothing but NATS gets."""
+    subject = subject or "hasten.v1.echo.acme"
+    msg = await bus.client.request(subject, body, timeout=20, headers=headers)
+    found: dict[str, Any] = msgspec.json.decode(msg.data)
+    return found

@@ -51,6 +51,13 @@ async def test_the_commands_find_it_and_it_leaves_nothing_behind(up: Up) -> None
     code, text, _ = await said("keys", "list", "--json", data=up.data)
     assert [(one["tenant"], one.get("label")) for one in json.loads(text)][1:] == [("acme", "shop")]
     assert key.strip() not in text
+    for options, limits in (
+        (["--requests-per-minute", "5"], "5 requests/min"),
+        ([], "5 requests/min"),
+        (["--none"], "no limits"),
+    ):
+        code, _, errors = await said("keys", "limit", "acme", *options, data=up.data)
+        assert (code, errors) == (0, f"acme: {limits}\n")
     assert (await said("keys", "revoke", key.strip(), data=up.data))[0] == 0
     assert (await said("keys", "revoke", key.strip(), data=up.data))[0] == 2
 

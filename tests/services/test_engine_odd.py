@@ -147,3 +147,34 @@ async def test_a_producer_waits_for_a_reader_that_is_far_behind() -> None:
     await asyncio.sleep(0)
     flow.stop()
     await waits
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (b"application/json", b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n'),
+        (b"text/event-stream", b'{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}'),
+        (b"text/plain", b' \n{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}'),
+        (
+            b"application/x-ndjson",
+            b'{"choices":[{"delta":{"content":"H"}}]}\n{"choices":[{"delta":{"content":"i"},"finish_reason":"stop"}]}\n',
+        ),
+    ],
+)
+async def test_a_response_is_read_by_what_it_is_whatever_it_is_called(
+    upstream: Upstream, connect: Connect, kind: bytes, body: bytes
+) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n" % (kind, len(body))
+    upstream.scripts = [head + body, WELL]
+    engine = await connect()
+    assert await text(engine) == "Hi"
+    assert await text(engine) == "Hello"
+
+
+async def test_a_refusal_in_a_list_says_when_to_come_back(upstream: Upstream, connect: Connect) -> None:
+    error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [{"retryDelay": "2s"}]}
+    raw = msgspec.json.encode([{"error": error}])
+    head = b"HTTP/1.1 429 Busy\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(raw)
+    upstream.scripts = [head + raw]
+    refused, _ = await error_of(await connect())
+    assert (refused.code, refused.retry_after_ms) == ("overloaded", 2000)

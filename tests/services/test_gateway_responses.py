@@ -221,38 +221,36 @@ async def test_a_failure_after_words_is_a_failed_response(made: Edge) -> None:
     assert last.response.output_text == "word0 word1 "
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
-        ({"conversation": "conv_1"}, "conversation"),
-        ({"background": True}, "background"),
-        ({"store": True}, "store"),
-        ({"prompt": {"id": "p"}}, "prompt"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
-        ({"tools": [{"type": "custom", "name": "x"}]}, "tools[0].type"),
-        ({"tools": [WEATHER], "tool_choice": {"type": "web_search"}}, "tool_choice"),
-        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0].type"),
-        ({"input": [{"type": "computer_call"}]}, "input[0].type"),
-        ({"input": []}, "input"),
-        ({"input": None}, "input"),
-        ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role"),
-        ({"input": [{"role": "user", "content": []}]}, "input[0].content"),
-        ({"input": [{"type": "function_call_output", "output": "x"}]}, "input[0].call_id"),
-        ({"max_output_tokens": 0}, "max_output_tokens"),
-        ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema"),
-        ({"text": "x"}, "text"),
-        ({"include": "x"}, "include"),
-        ({"n": 2}, "n"),
-    ],
-)
-async def test_what_is_not_served_or_malformed_is_refused_by_its_name(
-    made: Edge, body: dict[str, Any], param: str
-) -> None:
-    for stream in (False, True):
-        response = await made.http.post(PATH, json={"input": "hi", "stream": stream, **body})
-        error = response.json()["error"]
-        assert (response.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"previous_response_id": "resp_1"}, "previous_response_id"),
+    ({"conversation": "conv_1"}, "conversation"),
+    ({"background": True}, "background"),
+    ({"store": True}, "store"),
+    ({"prompt": {"id": "p"}}, "prompt"),
+    ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+    ({"tools": [{"type": "custom", "name": "x"}]}, "tools[0].type"),
+    ({"tools": [WEATHER], "tool_choice": {"type": "web_search"}}, "tool_choice"),
+    ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0].type"),
+    ({"input": [{"type": "computer_call"}]}, "input[0].type"),
+    ({"input": []}, "input"),
+    ({"input": None}, "input"),
+    ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role"),
+    ({"input": [{"role": "user", "content": []}]}, "input[0].content"),
+    ({"input": [{"type": "function_call_output", "output": "x"}]}, "input[0].call_id"),
+    ({"max_output_tokens": 0}, "max_output_tokens"),
+    ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema"),
+    ({"text": "x"}, "text"),
+    ({"include": "x"}, "include"),
+    ({"n": 2}, "n"),
+]
+
+
+async def test_what_is_not_served_or_malformed_is_refused_by_its_name(made: Edge) -> None:
+    for body, param in REFUSED:
+        for stream in (False, True):
+            response = await made.http.post(PATH, json={"input": "hi", "stream": stream, **body})
+            error = response.json()["error"]
+            assert (response.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param)
     assert made.heard == []
 
 

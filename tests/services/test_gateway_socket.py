@@ -1,6 +1,7 @@
 """WebSocket /v1/stream, by the `websockets` library: several answers on one connection, gone on with at another."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -193,7 +194,7 @@ async def test_another_tenants_answer_is_not_there(sites: Sites, client: Client,
 
 async def test_a_connection_has_its_limits(nats_server: NatsServer, sites: Sites) -> None:
     gate = Gate(sites.peers)
-    async with site(nats_server, sites.key, socket_requests=2, socket_idle_s=0.3, max_body_bytes=5000) as small:
+    async with site(nats_server, sites.key, socket_requests=2, max_body_bytes=5000) as small:
         made = await connected(small, sites.key)
         for name in ("one", "two", "three"):
             await made.say(type="ask", request_id=name, request=FRESH)
@@ -202,8 +203,7 @@ async def test_a_connection_has_its_limits(nats_server: NatsServer, sites: Sites
         await until(lambda: any(event["type"] == "failure" for _, event in made.events.get("one", [])))
         gate.open()
         assert (await made.end("two"))["type"] == "done"
-        await asyncio.gather(made.task, return_exceptions=True)
-        assert made.socket.close_code == 4408, "it asked for nothing more"
+        await made.socket.close()
         large = await connected(small, sites.key)
         await large.socket.send("x" * 6000)
         await asyncio.gather(large.task, return_exceptions=True)
@@ -212,6 +212,33 @@ async def test_a_connection_has_its_limits(nats_server: NatsServer, sites: Sites
         await odd.socket.send(b"bytes")
         await asyncio.gather(odd.task, return_exceptions=True)
         assert odd.socket.close_code == 1003
+
+
+async def test_a_connection_is_closed_when_it_asks_for_nothing_and_has_no_answer(
+    nats_server: NatsServer, sites: Sites
+) -> None:
+    """A second connection that asks for nothing tells when the time has passed in which the first one could ask."""
+    gate = Gate(sites.peers)
+    async with site(nats_server, sites.key, socket_idle_s=0.3) as hasty:
+        while not (busy := await asking(hasty, sites.key)).events:
+            pass  # it was held up for so long that it was closed before it had asked
+        idle = await connected(hasty, sites.key)
+        await asyncio.gather(idle.task, return_exceptions=True)
+        assert idle.socket.close_code == 4408
+        assert not busy.task.done()
+        gate.open()
+        assert (await busy.end("one"))["type"] == "done"
+        await asyncio.gather(busy.task, return_exceptions=True)
+        assert busy.socket.close_code == 4408, "it asked for nothing more"
+
+
+async def asking(to: Site, key: str) -> Client:
+    """A connection whose request has been accepted, unless it is closed already."""
+    made = await connected(to, key)
+    with contextlib.suppress(websockets.ConnectionClosed):
+        await made.say(type="ask", request_id="one", request=FRESH)
+    await until(lambda: bool(made.events) or made.task.done())
+    return made
 
 
 async def test_a_gateway_that_is_stopped_says_where_to_go_on(sites: Sites) -> None:

@@ -91,6 +91,7 @@ async def test_a_reader_goes_on_at_another_gateway_whoever_died(sites: Sites, bu
         ("note", "sources"),
         ("note", "compress"),
         ANSWER,
+        ("note", "verification"),
         "done",
     ]
 

@@ -48,12 +48,12 @@ class House:
         """All that a request may hold anywhere, by what it is."""
         units = [replica.unit for replica in self.replicas.all]
         return {
-            "calls": sum(len(unit.service._calls) + unit.service.active for unit in units),
+            "calls": sum(len(unit.service.requests.calls) + unit.service.active for unit in units),
             "flights": sum(len(unit._flights.all) for unit in units),
             "seats": sum(len(unit._seats) for unit in units),
             "leases": sum(len(unit._flights._leading) + len(unit._flights._claims) for unit in units),
             "slots": self.worker._line.active + self.worker._line.queued,
-            "generations": len(self.worker._engine._running) + self.worker._service.active,  # type: ignore[attr-defined]
+            "generations": len(self.worker._supervisor.engine._running) + self.worker._service.active,  # type: ignore[attr-defined]
             "chats": self.gateway.report()["chats"] + self.gateway.report()["connections"],
             "outstanding": sum(bus.outstanding for bus in self.buses),
             "subscriptions": sum(bus.subscriptions for bus in self.buses),
@@ -110,7 +110,7 @@ async def vanishes(house: House, number: int, after_s: float) -> None:
     lost = await Bus.connect(house.url)
     asking = asyncio.ensure_future(Hasten(lost, "acme").ask(body(number)))
     await asyncio.wait([asking], timeout=after_s)
-    await lost._abandon()
+    await lost._client.abandon()
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
 

@@ -78,7 +78,7 @@ async def test_ten_identical_questions_are_one_generation(
     sequence = await client.store(TENANT_CHANGE, Change(tags=["*"]), tenant="acme")
     await until(lambda: orchestrator._freshness.applied >= sequence)
     asking = asyncio.gather(*(ask(client) for _ in range(10)))
-    await until(lambda: len(orchestrator.service._calls) == 10)
+    await until(lambda: len(orchestrator.service.requests.calls) == 10)
     gate.open()
     answers = await asking
     assert [text(events) for events in answers] == [ANSWER] * 10

@@ -90,7 +90,7 @@ async def test_without_a_bucket_every_replica_shares_for_itself(replicas: Replic
     gate = Gate(peers, 3)
     streams = [await replicas.stream(replica) for replica in (one, one, other, other)]
     await until(lambda: len(peers.generated) == 2)
-    await until(lambda: len(one.unit.service._calls) == len(other.unit.service._calls) == 2)
+    await until(lambda: len(one.unit.service.requests.calls) == len(other.unit.service.requests.calls) == 2)
     gate.open()
     answers = await asyncio.gather(*(events_of(stream) for stream in streams))
     assert [type(events[-1]) for events in answers] == [Done] * 4
@@ -141,7 +141,7 @@ async def test_who_follows_before_the_leader_knows_that_it_leads_waits_for_that(
     while not await replicas.sequence():
         await asyncio.sleep(0.005)
     second = await replicas.stream(other)
-    await until(lambda: any(call.topic.name == "follow" for call in one.unit.service._calls.values()))
+    await until(lambda: any(call.topic.name == "follow" for call in one.unit.service.requests.calls.values()))
     told.set()
     answers = await asyncio.gather(events_of(first), events_of(second))
     assert [events[-1].cache for events in answers] == ["miss", "shared"]

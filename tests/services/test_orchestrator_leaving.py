@@ -26,7 +26,7 @@ async def test_the_leaders_leaving_does_not_stop_its_followers(
     leader = await client.stream(CHAT, ASK, tenant="acme", request_id="lead")
     await until(lambda: peers.generated)
     followers = [await client.stream(CHAT, ASK, tenant="acme", request_id=f"f{n}") for n in range(2)]
-    await until(lambda: len(orchestrator.service._calls) == 3)
+    await until(lambda: len(orchestrator.service.requests.calls) == 3)
     for gone in (leader, followers[0]):
         await gone.aclose()
     gate.open()

@@ -192,7 +192,7 @@ async def test_a_reader_that_hears_nothing_for_a_while_rejoins_the_flight_that_l
 
 
 def _calls(*replicas: Replica) -> list[Any]:
-    return [call for replica in replicas for call in replica.unit.service._calls.values()]
+    return [call for replica in replicas for call in replica.unit.service.requests.calls.values()]
 
 
 async def test_a_lost_reader_who_does_not_come_back_stops_the_generation(
@@ -205,7 +205,7 @@ async def test_a_lost_reader_who_does_not_come_back_stops_the_generation(
         reading = Reading(bus)
         await reading.has_read(5)
         reading.task.cancel()
-        await bus._abandon()
+        await bus._client.abandon()
         gate.open()
         peers.chunk_delay_s = 0.05
         await until(lambda: peers.cancelled)
@@ -223,7 +223,7 @@ async def test_a_lost_reader_who_says_that_it_has_left_is_not_waited_for(
         bus = await Bus.connect(nats_server.url)
         reading = Reading(bus, request_id="r1")
         await reading.has_read(5)
-        await bus._abandon()
+        await bus._client.abandon()
         reading.task.cancel()
         peers.chunk_delay_s = 0.02
         peers.answer += " and more" * 2000

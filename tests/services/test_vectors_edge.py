@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hasten.vectors import edge
+from hasten.vectors import edge, supervisor
 from hasten.vectors.edge import EdgeStore
 from hasten.vectors.generations import Generations
 from hasten.vectors.store import IndexKind, Point, StoreError, Vector, Where
@@ -93,7 +93,7 @@ async def test_another_width_is_refused_with_both_sizes_and_the_folder_stays_usa
 
 
 async def test_a_second_opener_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge, "TAKE_S", 0.2)
+    monkeypatch.setattr(supervisor, "TAKE_S", 0.2)
     folder = tmp_path / "answers"
     first, second = EdgeStore(folder), EdgeStore(folder)
     await first.open(DIM, INDEXES)
@@ -151,9 +151,9 @@ async def test_an_engine_that_dies_is_started_again_with_everything(tmp_path: Pa
     store = EdgeStore(tmp_path)
     await store.open(DIM, INDEXES)
     await store.upsert(points(200))
-    assert store._engine is not None
-    os.kill(store._engine.pid, signal.SIGKILL)
-    while store._engine.alive:
+    assert store._supervisor.engine is not None
+    os.kill(store._supervisor.engine.pid, signal.SIGKILL)
+    while store._supervisor.engine.alive:
         with contextlib.suppress(StoreError):
             await store.count()
     assert await numbers(store) == set(range(200))
@@ -165,12 +165,12 @@ async def test_an_engine_that_dies_is_started_again_with_everything(tmp_path: Pa
 async def test_signals_of_a_terminal_do_not_end_the_engine(tmp_path: Path) -> None:
     store = EdgeStore(tmp_path)
     await store.open(DIM, INDEXES)
-    assert store._engine is not None
-    pid = store._engine.pid
+    assert store._supervisor.engine is not None
+    pid = store._supervisor.engine.pid
     for number in (signal.SIGINT, signal.SIGTERM):
         os.kill(pid, number)
     await store.upsert(points(1))
-    assert store._engine.pid == pid
+    assert store._supervisor.engine.pid == pid
     await store.close()
 
 
@@ -187,7 +187,7 @@ async def share_of_the_slowest(folder: Path) -> float:
     await store.open(DIM, INDEXES)
     await store.upsert(points(5000))
     await store.delete(where=Where(below={"n": 1000}))
-    query, before = vectors(1)[0], store._engine
+    query, before = vectors(1)[0], store._supervisor.engine
     compaction, number, slowest = asyncio.ensure_future(store.optimize()), 5000, 0.0
     started = time.perf_counter()
     while not compaction.done():
@@ -201,7 +201,7 @@ async def share_of_the_slowest(folder: Path) -> float:
         await asyncio.sleep(0.005)
     await compaction
     took = time.perf_counter() - started
-    assert store._engine is not before
+    assert store._supervisor.engine is not before
     expected = set(range(number - 4000, number))
     assert await numbers(store) == expected
     await store.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hasten.bench.likeness import alike
-from hasten.vectors import edge, generations, shard
+from hasten.vectors import generations, shard, supervisor
 from hasten.vectors.edge import EdgeStore
 from hasten.vectors.process import EngineProcess
 from hasten.vectors.shard import Shard
@@ -33,13 +33,13 @@ def points(count: int, start: int = 0) -> list[Point]:
 
 def killed(store: EdgeStore) -> None:
     """Kills the engine without warning."""
-    assert store._engine is not None
-    os.kill(store._engine.pid, signal.SIGKILL)
+    assert store._supervisor.engine is not None
+    os.kill(store._supervisor.engine.pid, signal.SIGKILL)
 
 
 async def until_lost(store: EdgeStore) -> None:
     """Waits until the store has noticed."""
-    while store._engine is not None and store._engine.alive:
+    while store._supervisor.engine is not None and store._supervisor.engine.alive:
         await asyncio.sleep(0.005)
 
 
@@ -115,7 +115,7 @@ async def test_an_engine_that_does_not_start_is_not_started_for_every_caller(
     store = EdgeStore(tmp_path / "answers")
     await store.open(DIM, INDEXES)
     await store.upsert(points(5))
-    config = store._generations.current / "edge_config.json"
+    config = store._supervisor.generations.current / "edge_config.json"
     whole = config.read_text()
     config.write_text("{")
     killed(store)
@@ -125,7 +125,7 @@ async def test_an_engine_that_does_not_start_is_not_started_for_every_caller(
             await store.count()
     assert len(starts) == 2
     config.write_text(whole)
-    monkeypatch.setattr(edge, "AGAIN_S", 0.0)
+    monkeypatch.setattr(supervisor, "AGAIN_S", 0.0)
     assert await store.count() == 5
     await store.close()
 
@@ -154,7 +154,7 @@ async def test_a_damaged_folder_is_said_to_be_with_what_to_do(tmp_path: Path, da
     store = EdgeStore(folder)
     await store.open(DIM, INDEXES)
     await store.upsert(points(100))
-    place = store._generations.current
+    place = store._supervisor.generations.current
     await store.close()
     damage(place)
     again = EdgeStore(folder)

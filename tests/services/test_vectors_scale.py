@@ -95,7 +95,7 @@ async def test_what_was_written_is_in_the_graph_after_a_start(large: tuple[EdgeS
     store, _ = large
     copied = EdgeStore(tmp_path / "copy")
     (tmp_path / "copy").mkdir()
-    generations.copy(store._generations.current, tmp_path / "copy" / "generation-first")
+    generations.copy(store._supervisor.generations.current, tmp_path / "copy" / "generation-first")
     await copied.open(DIM, INDEXES)
     assert copied._loose <= 1
     await copied.close()

@@ -15,8 +15,9 @@ from hasten.cache.shelf import Shelf
 from hasten.cache.vector import unit_vector
 from hasten.changes import ALL
 from hasten.deadline import now_ms
-from hasten.freshness import Freshness, TagTable
+from hasten.freshness import Freshness
 from hasten.messages.cache import CacheLookup, Explained, Neighbour
+from hasten.tag_table import TagTable
 from hasten.vectors.store import Vector
 
 WORDS = 16

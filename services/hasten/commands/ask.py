@@ -127,6 +127,7 @@ def summary(answered: Answered, knowledge: Sequence[str] = ()) -> str:
     parts = [SOURCES.get(answered.cache, answered.cache), answered.model, first, f"total {answered.total_ms:.0f} ms"]
     if answered.finish_reason == "length":
         parts.append("cut at the token limit, so not stored")
+    parts += _guarded(answered.notes.get("guard", {}))
     parts += _read(answered.notes.get("sources", {}), knowledge)
     about = answered.notes.get("cache", {})
     if entry := about.get("entry_id"):
@@ -134,6 +135,14 @@ def summary(answered: Answered, knowledge: Sequence[str] = ()) -> str:
     if answered.cache == "semantic":
         parts += [f"similarity {about.get('similarity', 0):.3f}", f"request {answered.request_id}"]
     return " · ".join(part for part in parts if part)
+
+
+def _guarded(guard: dict[str, Any]) -> list[str]:
+    """What the note of the guard says: what was hidden by which rule, who stopped the answer, who had no word on it."""
+    parts = [f"{times} × hidden by the guard {rule}" for rule, times in guard.get("redacted", {}).items()]
+    if rule := guard.get("stopped"):
+        parts.append(f"stopped by the guard {rule}" + (f" ({guard['reason']})" if guard.get("reason") else ""))
+    return parts + [f"the guard {rule} has not answered" for rule in guard.get("unanswered", [])]
 
 
 def _read(sources: dict[str, Any], knowledge: Sequence[str]) -> list[str]:

@@ -19,6 +19,8 @@ NEEDED = {
     "retriever": "requests that name collections fail, and documents are not taken in",
 }
 """What a system lacks without a service."""
+LATE = 1000
+"""Changes that come between one answer and the next of a busy system are no sign of anything."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +114,3 @@ def _late(services: Iterable[Running]) -> Iterator[Problem]:
                 means="it serves no stored answers until it has caught up",
                 do="give it more processor time, or look at its connection to NATS",
             )
-
-
-LATE = 1000
-"""Changes that come between one answer and the next of a busy system are no sign of anything."""

@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from hasten import keys
 from hasten.caller import Limits, duration_s
 from hasten.client import Hasten
-from hasten.commands.options import Json, Nats, with_client
+from hasten.commands.options import Json, Nats, refuse, with_client
+from hasten.commands.worker_table import wide_console
 from hasten.messages.failure import Failed
 from hasten.run import say
 
@@ -59,14 +59,22 @@ def limit(
     tokens: Tokens = 0,
     budget: Budget = 0.0,
     per: Per = "month",
+    none: Annotated[bool, typer.Option("--none", help="Take the limits away.")] = False,
     nats: Nats = None,
 ) -> None:
-    """Set what all keys of a tenant may use up together; without options, take the limits away."""
+    """Set what all keys of a tenant may use up together, instead of what was set; without options, show it."""
+    limits = Limits(requests_per_minute=requests, tokens_per_minute=tokens, budget_usd=budget, budget_per=per)
+    if none and limits.said:
+        refuse("--none takes all limits away: say it alone")
 
     async def work(hasten: Hasten) -> int:
-        limits = Limits(requests_per_minute=requests, tokens_per_minute=tokens, budget_usd=budget, budget_per=per)
-        await keys.limit_tenant(hasten.bus, tenant, limits)
-        say(f"{tenant}: {limits.said or 'no limits'}")
+        if none or limits.said:
+            await keys.limit_tenant(hasten.bus, tenant, limits)
+            said = limits.said
+        else:
+            found = (await keys.tenant_limits(hasten.bus)).get(tenant)
+            said = found.said if found else ""
+        say(f"{tenant}: {said or 'no limits'}")
         return 0
 
     with_client(nats, tenant, work)
@@ -89,7 +97,7 @@ def list_keys(nats: Nats = None, as_json: Json = False) -> None:
             table.add_row(
                 one.id, record.prefix, record.tenant, record.label, _minute(record.created_ms), expires, limits
             )
-        console = Console(highlight=False, markup=False)
+        console = wide_console()
         console.print(table)
         for tenant, limits_of in tenants.items():
             console.print(f"all keys of {tenant} together: {limits_of.said}")
@@ -114,7 +122,8 @@ def revoke(
 
     async def work(hasten: Hasten) -> int:
         if not await keys.revoke(hasten.bus, key):
-            raise Failed("not_found", "there is no such key")
+            raise Failed("not_found", "there is no such key; `hasten keys list` shows the id of each")
+        say("every gateway refuses it within a second")
         return 0
 
     with_client(nats, "demo", work)

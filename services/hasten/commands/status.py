@@ -29,6 +29,9 @@ LABELS = {
     "hot_bytes": "bytes in memory",
     "lag": "messages not applied yet",
     "applied": "applied up to message",
+    "wordless": "passages not found by words yet",
+    "pending": "requests not read yet",
+    "rerank": "reranks with",
 }
 """What the figures of cache and retriever are called for people, where their own name says too little."""
 IN_EVERY_REPORT = ("active", "draining", "outstanding", "subscriptions", "tasks")
@@ -143,6 +146,8 @@ def _services(services: list[Running]) -> Table:
 def _figures(report: dict[str, Any]) -> Table:
     table = Table("figure", "value", box=None)
     for name, value in flat({name: value for name, value in report.items() if name not in IN_EVERY_REPORT}):
+        if value in ("", []):
+            continue
         label = LABELS.get(name, name.replace("_", " "))
         table.add_row(label, f"{value:.3f}" if isinstance(value, float) else str(value))
     return table

@@ -7,7 +7,9 @@ from hasten.gateway.domain import check_tenant
 from hasten.keys import KeyRing
 from hasten.messages.failure import Failed, Failure
 
-NOT_KNOWN = "the API key is missing or not known"
+NOT_KNOWN = (
+    "the API key is missing or not known: send Authorization: Bearer hk-…; `hasten keys create TENANT` makes one"
+)
 """Said of every key that gives no access, whatever became of it."""
 
 

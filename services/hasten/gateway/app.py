@@ -25,7 +25,8 @@ from hasten.telemetry import counter, gauge, logger, where
 log = logger("gateway")
 _responses = counter("gateway_responses_total", "HTTP responses, by path and status", "path", "status")
 _active = gauge("gateway_requests_active", "HTTP requests being answered")
-_EDGE_CODES = {404: ("not_found", "there is nothing at this path"), 405: ("method_not_allowed", "not with this method")}
+_NOWHERE = "there is nothing at this path: chat/completions, responses, stream, embeddings and models are under /v1/"
+_EDGE_CODES = {404: ("not_found", _NOWHERE), 405: ("method_not_allowed", "this path does not take this method")}
 
 
 def error_response(failure: Failure, scope: Scope) -> Response:
@@ -47,6 +48,8 @@ async def _on_failed(request: Request, error: Exception) -> Response:
 async def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code, detail = _EDGE_CODES.get(error.status_code, ("bad_request", "the request cannot be answered"))
+    allowed = (error.headers or {}).get("Allow")
+    detail += f", but {allowed}" if allowed else ""
     response = error_response(Failure(code=code, detail=detail), request.scope)
     response.headers.update(error.headers or {})
     return response

@@ -15,7 +15,7 @@ from hasten.gateway.domain import ask_of
 from hasten.gateway.ledger import Ledger
 from hasten.gateway.mark import Mark
 from hasten.gateway.meter import Meter, estimated_tokens
-from hasten.gateway.rates import Rates
+from hasten.gateway.rates import Grant, Rates
 from hasten.gateway.record import Record
 from hasten.gateway.settings import Settings
 from hasten.messages.chat import CHAT, Accepted, parse_chat
@@ -80,7 +80,7 @@ class Native:
             **begun,
         )
 
-    def _answer(self, tenant: str, stream: ChatStream, opened: Opened, grant: Any) -> Answer:
+    def _answer(self, tenant: str, stream: ChatStream, opened: Opened, grant: Grant) -> Answer:
         return Answer(self._bus, self._ledger, tenant, stream, opened, grant, self._settings.max_unsent_bytes)
 
     def _begun(self, answer: Answer) -> Answer:
@@ -173,9 +173,7 @@ class Native:
     def end_all(self) -> None:
         """Tells every reader that another gateway can go on with its answer."""
         for answer in list(self._live.values()):
-            answer.end(
-                Failed("draining", "the gateway is being stopped; go on at another one", retry_after_ms=1).failure
-            )
+            answer.end(Failed("draining", STOPPING, retry_after_ms=1).failure)
 
 
 def _owner(body: dict[str, Any]) -> str:

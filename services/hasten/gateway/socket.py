@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,8 +15,7 @@ from hasten.gateway.access import caller_of, known
 from hasten.gateway.answer import Answer, Numbered
 from hasten.gateway.body import decoded
 from hasten.gateway.mark import Mark, parsed
-from hasten.gateway.native import STOPPING as STOPPED
-from hasten.gateway.native import Native
+from hasten.gateway.native import STOPPING, Native
 from hasten.gateway.settings import Settings
 from hasten.keys import KeyRing
 from hasten.messages.chat import Done
@@ -26,8 +25,11 @@ from hasten.topics import PREFIX, BadName, checked, random_id
 PROTOCOL = PREFIX
 KEY_PROTOCOL = "hasten-key."
 """A browser cannot set headers of a WebSocket: it offers this subprotocol with its key, beside `PROTOCOL`."""
-NOT_UNDERSTOOD, REVOKED, IDLE, STOPPING = 1003, 4401, 4408, 1012
+NOT_UNDERSTOOD, SERVICE_RESTART, REVOKED, IDLE = 1003, 1012, 4401, 4408
+"""Close codes: those of RFC 6455 and its registry, and two of our own."""
 _KINDS = ("ask", "resume", "cancel")
+WhoCalls = Callable[[], Caller]
+"""Says whose the key is now; raises Failed(unauthorized | forbidden)."""
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +81,9 @@ class Socket:
 class _Connection:
     """One client. Every event goes out as `{"request_id", "id", "event"}`, in the order of its answer."""
 
-    def __init__(self, native: Native, settings: Settings, caller: Any, scope: Scope, send: Send) -> None:
+    def __init__(
+        self, native: Native, settings: Settings, caller: Callable[[], Caller], scope: Scope, send: Send
+    ) -> None:
         self._native, self._settings, self._caller, self._scope, self._send = native, settings, caller, scope, send
         self._answers: dict[str, asyncio.Task[None]] = {}
         self._cancelled: set[str] = set()
@@ -211,7 +215,7 @@ class _Connection:
         """Waits until the answers, which have been ended, are passed on, and closes."""
         if self._answers:
             await asyncio.wait(set(self._answers.values()), timeout=1)
-        await self._close(STOPPING, STOPPED)
+        await self._close(SERVICE_RESTART, STOPPING)
 
 
 def _said(text: str) -> Said:

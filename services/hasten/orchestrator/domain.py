@@ -7,8 +7,9 @@ from msgspec import structs
 
 from hasten.fingerprint import Fingerprint, fingerprint, prompt_tag
 from hasten.messages.cache import CacheHit
-from hasten.messages.chat import ChatRequest, Turn, needs_of
+from hasten.messages.chat import ChatRequest, Turn
 from hasten.messages.failure import Failed
+from hasten.messages.needs import needs_of
 from hasten.models import AUTO
 from hasten.orchestrator.follow_up import goes_on, retrieval_query
 from hasten.topics import BadName, checked

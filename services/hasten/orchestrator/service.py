@@ -21,6 +21,7 @@ from hasten.orchestrator.announcer import Announcer
 from hasten.orchestrator.domain import Plan, check_collections, lease_key, plan_of
 from hasten.orchestrator.explain import Explainer
 from hasten.orchestrator.flight import Flight, Flights
+from hasten.orchestrator.guard.rules import check as check_rules
 from hasten.orchestrator.lease import Lease, Leases
 from hasten.orchestrator.means import means_of
 from hasten.orchestrator.meter import PromptMeter
@@ -32,6 +33,7 @@ from hasten.orchestrator.seat import Seats
 from hasten.orchestrator.settings import Settings
 from hasten.orchestrator.share import Share
 from hasten.orchestrator.spans import link, spans
+from hasten.orchestrator.verification.checks import check as check_checks
 from hasten.service import Call, Service
 
 CALLERS_FAULT = frozenset({"bad_request", "unsupported", "context_overflow", "model_not_found", "too_large"})
@@ -284,6 +286,12 @@ class Orchestrator:
         await self._refresher.close()
         await self._leases.close()
         await self._freshness.close()
+
+
+def check_settings(settings: Settings) -> None:
+    """Raises SettingsError for rules and checks that cannot be kept."""
+    check_rules(settings.guard)
+    check_checks(settings.checks)
 
 
 def build(settings: Settings, bus: Bus, changes: Changes | None = None) -> Orchestrator:

@@ -63,7 +63,7 @@ class Share:
 
     def end(self, *, stored: bool) -> None:
         """Releases the lease if this flight has it, as soon as that is known; nothing is claimed from now on, although
-        whoever was about to may not have heard that it was cancelled (see `hasten.bus.cancelled`)."""
+        whoever was about to may not have heard that it was cancelled (see `hasten.cancellation.cancelled`)."""
         self._ended = True
 
         def release(task: asyncio.Task[Lease | None]) -> None:

@@ -30,7 +30,7 @@ class Lookups:
     """The look-ups of one replica, by name. Raises SettingsError for one that cannot be asked or imported."""
 
     def __init__(self, bus: Bus, lookups: dict[str, LookupSettings]) -> None:
-        check(lookups)
+        check_all(lookups)
         self._settings = lookups
         self._ask: dict[str, Ask] = {
             name: _called(name, one.call) if one.call else _Heard(bus, name, one.subject).ask
@@ -68,6 +68,14 @@ class Lookups:
         _outcomes.labels(name, reason).inc()
         _seconds.labels(name).observe(asyncio.get_running_loop().time() - began)
         return reason
+
+
+def check_all(lookups: dict[str, LookupSettings]) -> None:
+    """Raises SettingsError for a look-up that cannot be asked or imported."""
+    check(lookups)
+    for name, one in lookups.items():
+        if one.call:
+            _imported(name, one.call)
 
 
 class _Heard:
@@ -120,7 +128,9 @@ def _imported(name: str, call: str) -> Callable[..., Awaitable[Any]]:
     try:
         function = found[0].load()
     except Exception as error:
-        raise SettingsError(f"{said} cannot be imported ({type(error).__name__})") from None
+        raise SettingsError(
+            f"{said} cannot be imported ({type(error).__name__}): is it installed here, or on PYTHONPATH?"
+        ) from None
     if not asyncio.iscoroutinefunction(function):
         raise SettingsError(f"{said} is no async function")
     return function  # type: ignore[no-any-return]

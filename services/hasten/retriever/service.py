@@ -19,7 +19,7 @@ from hasten.retriever.ingestion import Ingestion
 from hasten.retriever.intake import Intake
 from hasten.retriever.library import Library
 from hasten.retriever.lookup import joined
-from hasten.retriever.lookups import Lookups
+from hasten.retriever.lookups import Lookups, check_all
 from hasten.retriever.rerankers import Model
 from hasten.retriever.reranking import Reranker
 from hasten.retriever.settings import Settings
@@ -178,6 +178,11 @@ class Retriever:
         await self._ingestion.close()
         self._reranker.close()
         await self._library.close()
+
+
+def check_settings(settings: Settings) -> None:
+    """Raises SettingsError for look-ups that cannot be asked."""
+    check_all(settings.lookups)
 
 
 def build(settings: Settings, bus: Bus, changes: Changes | None = None) -> Retriever:

@@ -188,8 +188,12 @@ def _reason(decided: Decision, choices: int, budget_ms: float | None) -> str:
 
 def _speed(chosen: Option, budget_ms: float | None) -> str:
     basis = f"{chosen.samples} samples" if chosen.measured else "mostly the model table's prior"
-    limit = "" if budget_ms is None else f", {'over' if chosen.slow_ms > budget_ms else 'within'} {budget_ms:.0f} ms"
-    return f"first token in about {chosen.expected_ms:.0f} and seldom {chosen.slow_ms:.0f} ms{limit}, by {basis}"
+    limit = (
+        ""
+        if budget_ms is None
+        else f" ({'over' if chosen.slow_ms > budget_ms else 'within'} the {budget_ms:.0f} ms allowed)"
+    )
+    return f"first token in about {chosen.expected_ms:.0f} ms, seldom over {chosen.slow_ms:.0f} ms{limit}, by {basis}"
 
 
 def _nowhere(models: Sequence[Model], request: Route, snapshot: Snapshot, policy: Settings) -> Failure:

@@ -14,7 +14,8 @@ from nats.aio.subscription import Subscription
 from nats.js.api import DiscardPolicy, StorageType, StreamConfig
 from nats.js.errors import APIError
 
-from hasten.bus import Bus, cancelled
+from hasten.bus import Bus
+from hasten.cancellation import cancelled
 from hasten.codec import decode
 from hasten.deadline import now_ms
 from hasten.messages.attempt import ATTEMPTED, Attempted

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from hasten.messages.chat import FIELD_OF
 from hasten.messages.failure import Failure
+from hasten.messages.needs import FIELD_OF
 from hasten.messages.route import Route
 from hasten.models import AUTO, Model
 from hasten.router.affinity import anchor

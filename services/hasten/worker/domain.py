@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 
 from hasten.control import neutral_turn, neutraliser
-from hasten.messages.chat import FIELD_OF, Turn, needs_of
+from hasten.messages.chat import Turn
 from hasten.messages.failure import Failed
 from hasten.messages.generate import Generate
+from hasten.messages.needs import FIELD_OF, needs_of
 from hasten.models import Model
 from hasten.settings import SettingsError
 

@@ -4,32 +4,30 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal
 
 import nats.errors
 
 from hasten.bus import Bus
-from hasten.chunks import ChunkWriter, Send
 from hasten.deadline import now_ms
-from hasten.messages.chat import Chunk, Done, Note
+from hasten.messages.chat import Done
 from hasten.messages.failure import Failed, Failure
 from hasten.messages.generate import GENERATE, STATUS, Generate, Status
 from hasten.models import Model
 from hasten.service import Call, Service
-from hasten.telemetry import Stopwatch, logger
-from hasten.worker.confidence import Tally
+from hasten.telemetry import Stopwatch
 from hasten.worker.domain import check, check_in_time, estimate_tokens, find_model, made_safe, with_defaults
-from hasten.worker.engines import End, Engine, EngineError, engine_class
+from hasten.worker.engines import Engine, EngineError, engine_class
+from hasten.worker.generation import Generation
 from hasten.worker.line import Line, Place
 from hasten.worker.meter import Meter
 from hasten.worker.pace import Pace
 from hasten.worker.settings import Settings
 from hasten.worker.span import GenerationSpan
 from hasten.worker.speed import Speed
+from hasten.worker.supervisor import Supervisor
 
-log = logger("worker")
 State = Literal["starting", "ready", "draining", "down"]
 LAG_SAMPLES = 5
 """How often the loop's lag is sampled between two statuses."""
@@ -47,23 +45,21 @@ class Worker:
         table: Sequence[Model] = (),
     ) -> None:
         self._table, self._last_defaults = table, model.defaults
-        self._settings, self._bus, self._model, self._make_engine = settings, bus, model, make_engine
+        self._settings, self._bus, self._model = settings, bus, model
         self.name = settings.worker or f"w-{secrets.token_hex(4)}"
-        self._engine = make_engine()
-        self._line = Line(self._engine.slots, model.engine.queue, settings.tenant_share)
+        self._supervisor = Supervisor(settings, model.name, make_engine, self._announce)
+        slots = self._engine.slots
+        self._line = Line(slots, model.engine.queue, settings.tenant_share)
         self._pace = Pace()
         self._speed, self._meter = Speed(), Meter(model.name)
-        self._well: bool | None = None
-        """Whether the engine runs; None until its first start has ended."""
-        self._draining = False
+        self._hears = self._draining = False
         self._seq, self._started_ms, self._lag_ms = 0, int(now_ms()), 0.0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._reviving: asyncio.Task[None] | None = None
         self._service = Service(bus, "worker", f"Generates with {model.name}.", report=self._report)
         self._service.answer(
             GENERATE,
             self._generate,
-            limit=self._engine.slots + model.engine.queue,
+            limit=slots + model.engine.queue,
             admit=self._admit,
             slug=model.slug,
             worker=self.name,
@@ -81,19 +77,17 @@ class Worker:
         """
         self._begin(self._announce_for_ever())
         try:
-            await self._engine.start()
-        except EngineError as error:
-            log.warning("%s cannot run yet: %s", self._model.name, error.detail)
-            self._well = False
-            self._reviving = self._begin(self._revive(self._engine))
+            await self._supervisor.start()
         except BaseException:
-            self._well = False
             await self._announce()
             raise
         await self._service.start()
-        if self._well is None:
-            self._well = True
+        self._hears = True
         await self._announce()
+
+    @property
+    def _engine(self) -> Engine:
+        return self._supervisor.engine
 
     def _begin(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
@@ -115,7 +109,7 @@ class Worker:
             check_in_time(wait, needed, call.remaining_s() * 1000)
 
     def _check_well(self) -> None:
-        if self._well is False:
+        if self._supervisor.well is False:
             raise Failed("unavailable", "the engine broke and is not running", retry_after_ms=1000)
 
     async def _generate(self, request: Generate, call: Call) -> None:
@@ -140,64 +134,25 @@ class Worker:
             pace.ended(_now_ms(), tokens, first, answer, held)
 
     async def _answer(self, request: Generate, call: Call, clock: Stopwatch, place: Place) -> Done:
-        writer = ChunkWriter(_sender(call, place))
-        engine, key = self._engine, f"{call.tenant}/{call.request_id}"
+        engine = self._engine
+        generation = Generation(engine, self._model.name, call, clock, place, self._speed, self._meter)
         try:
-            done = await self._relay(engine, key, request, writer, clock, call)
+            done = await generation.run(request)
         except EngineError as error:
             if _pause_ms(engine) > 0:
                 self._begin(self._announce())
-            await writer.flush()
-            raise Failed.of(self._failure(error, writer.count)) from None
+            raise Failed.of(self._failure(error, generation.chunks)) from None
         except Failed:
             raise
         except Exception as error:
-            self._broken(engine, error)
-            raise Failed.of(self._failure(_crash(error), writer.count)) from None
-        finally:
-            writer.discard()
-            await engine.abort(key)
+            if self._supervisor.broken(engine, error):
+                self._meter.crashed()
+            raise Failed.of(self._failure(_crash(error), generation.chunks)) from None
         await call.send(done)
         return done
 
-    async def _relay(
-        self, engine: Engine, key: str, request: Generate, writer: ChunkWriter, clock: Stopwatch, call: Call
-    ) -> Done:
-        began, first, tally = clock.elapsed_ms(), 0.0, Tally(request.confidence_after)
-        async with aclosing(engine.generate(key, request)) as events:
-            async for event in events:
-                if isinstance(event, End):
-                    await writer.finish()
-                    if (note := tally.note()) is not None:
-                        await _say(call, note)
-                    return self._done(event, writer.count, clock, first)
-                if not first:
-                    first = clock.elapsed_ms()
-                    clock.record("first_token", began)
-                    self._meter.spoke(first)
-                if (note := tally.add(event.logprobs)) is not None:
-                    await _say(call, note)
-                told = event.tokens or None
-                await writer.write(event.text, reasoning=event.reasoning, tool_calls=event.tool_calls, logprobs=told)
-        raise EngineError("incomplete", "the engine ended without a result")
-
-    def _done(self, end: End, chunks: int, clock: Stopwatch, first: float) -> Done:
-        clock.record("decode", first or clock.elapsed_ms())
-        usage, name = end.usage, self._model.name
-        computed = usage.prompt_tokens - usage.cached_tokens
-        self._speed.finished(clock.stages.get("first_token", 0.0), computed, clock.stages["decode"])
-        self._meter.done(usage, clock.stages["decode"])
-        return Done(
-            finish_reason=end.finish_reason,
-            usage=usage,
-            model=name,
-            timings_ms=clock.stages,
-            ttft_ms=round(first, 3),
-            chunks=chunks,
-        )
-
     def _failure(self, error: EngineError, chunks: int) -> Failure:
-        broken = error.code == "cancelled" and self._well is False
+        broken = error.code == "cancelled" and self._supervisor.well is False
         return Failure(
             code="upstream" if broken else error.code,
             detail="the engine broke" if broken else error.detail,
@@ -207,50 +162,13 @@ class Worker:
             model=self._model.name,
         )
 
-    def _broken(self, engine: Engine, error: Exception) -> None:
-        """Takes the worker down and, unless it drains, starts a new engine; once, however many generations notice."""
-        if engine is not self._engine or self._well is False:
-            return
-        log.error("the engine of %s broke (%s)", self._model.name, type(error).__name__)
-        self._meter.crashed()
-        self._well = False
-        if not self._draining:
-            self._reviving = self._begin(self._revive(engine))
-
-    async def _revive(self, broken: Engine) -> None:
-        await self._announce()
-        with contextlib.suppress(Exception):
-            await broken.close()
-        pause, engine = self._settings.revive_after_s, None
-        while engine is None:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, self._settings.revive_most_s)
-            engine = await self._new_engine()
-        self._engine, self._well = engine, True
-        await self._announce()
-
-    async def _new_engine(self) -> Engine | None:
-        """An engine that has started; None when it does not. One that fails or is given up half way is closed."""
-        engine = self._make_engine()
-        try:
-            await engine.start()
-        except BaseException as error:
-            with contextlib.suppress(Exception):
-                await engine.close()
-            if not isinstance(error, Exception):
-                raise
-            why = error.detail if isinstance(error, EngineError) else type(error).__name__
-            log.error("the engine of %s does not start: %s", self._model.name, why)
-            return None
-        return engine
-
     @property
     def _state(self) -> State:
         if self._draining:
             return "draining"
-        if self._well is None:
-            return "starting"
-        return "ready" if self._well else "down"
+        if self._supervisor.well is False:
+            return "down"
+        return "ready" if self._hears else "starting"
 
     async def _announce(self) -> None:
         self._seq += 1
@@ -316,6 +234,7 @@ class Worker:
     async def drain(self) -> None:
         """Says so first, then stops hearing and finishes all that was accepted."""
         self._draining = True
+        self._supervisor.retire()
         await self._announce()
         await self._service.drain()
         await self._engine.drain()
@@ -324,37 +243,13 @@ class Worker:
         """Stops what is left and the engine; the last word is `down`. Survives a half-finished start."""
         await self._service.close()
         try:
-            await self._stop_reviving()
-            await self._engine.close()
+            await self._supervisor.close()
         finally:
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            self._well = self._draining = False
+            self._draining = False
             await self._announce()
-
-    async def _stop_reviving(self) -> None:
-        """Waits for the end too: the engine that was just being started is closed by then."""
-        if self._reviving is not None:
-            self._reviving.cancel()
-            await asyncio.gather(self._reviving, return_exceptions=True)
-
-
-def _sender(call: Call, place: Place) -> Send:
-    """Sends to the caller and notes the first token; a connection that is gone is no fault of the engine."""
-
-    async def send(chunk: Chunk) -> None:
-        place.spoken = True
-        await _say(call, chunk)
-
-    return send
-
-
-async def _say(call: Call, event: Chunk | Note) -> None:
-    try:
-        await call.send(event)
-    except nats.errors.Error as error:
-        raise Failed("disconnected", f"NATS: {type(error).__name__}", retry_after_ms=1000) from None
 
 
 def _pause_ms(engine: Engine) -> float:

@@ -117,8 +117,8 @@ def parse_chat(raw: bytes | dict[str, Any]) -> ChatRequest:
 
     Unknown fields go to `extra` (of the request or of the turn), a null of a known one counts as absent, and
     `max_completion_tokens` takes precedence over `max_tokens`. What OpenAI's API has and nobody here can answer is
-    Failed(unsupported). An unknown field of `cache` is refused: a slip in
-    `scope` would show one user's answer to the others.
+    Failed(unsupported). An unknown field of `cache` is refused: a slip in `scope` would show one user's answer to the
+    others.
     """
     try:
         plain = msgspec.json.decode(raw) if isinstance(raw, bytes) else raw
@@ -136,10 +136,12 @@ def parse_chat(raw: bytes | dict[str, Any]) -> ChatRequest:
     limit_name = "max_tokens"
     if (limit := plain.pop("max_completion_tokens", None)) is not None:
         plain["max_tokens"], limit_name = limit, "max_completion_tokens"
-    plain["messages"] = [_turn_of(turn) if isinstance(turn, dict) else turn for turn in messages]
+    plain["messages"] = [
+        _split(form.normal_turn(turn), _KNOWN_OF_A_TURN) if isinstance(turn, dict) else turn for turn in messages
+    ]
     try:
         request = _converted(_split(plain, _KNOWN))
-        _check_ranges(request)
+        form.check_ranges(request)
     except Failed as failed:
         if failed.failure.param == "max_tokens" != limit_name:
             detail = failed.failure.detail.replace("max_tokens", limit_name)
@@ -153,10 +155,6 @@ def parse_chat(raw: bytes | dict[str, Any]) -> ChatRequest:
     return request
 
 
-def _turn_of(plain: dict[str, Any]) -> dict[str, Any]:
-    return _split(form.normal_turn(plain), _KNOWN_OF_A_TURN)
-
-
 def _converted(plain: dict[str, Any]) -> ChatRequest:
     try:
         return msgspec.convert(plain, ChatRequest)
@@ -166,76 +164,8 @@ def _converted(plain: dict[str, Any]) -> ChatRequest:
             if problem.endswith(f"`$.{name}`"):
                 allowed = f"{', '.join(choices[:-1])} or {choices[-1]}"
                 raise Failed("bad_request", f"{name} must be {allowed}", param=name) from None
-        raise Failed("bad_request", problem, param=_field_of(problem)) from None
-
-
-def _field_of(problem: str) -> str | None:
-    _, found, path = problem.partition("`$.")
-    return path.split("`")[0] if found else None
-
-
-MOST_ALTERNATIVES = 20
-"""As many as OpenAI tells of beside each token of an answer."""
-LARGEST = 2**53
-"""Above it JSON's integers are no longer exact, and floats run out soon."""
-
-
-def _check_ranges(request: ChatRequest) -> None:
-    def refuse(param: str, rule: str) -> None:
-        raise Failed("bad_request", f"{param} {rule}", param=param)
-
-    for name in ("max_tokens", "n", "deadline_ms", "priority", "seed"):
-        if abs(getattr(request, name) or 0) > LARGEST:
-            refuse(name, f"must be at most {LARGEST}")
-    if request.max_tokens is not None and request.max_tokens < 1:
-        refuse("max_tokens", "must be at least 1")
-    if request.n < 1:
-        refuse("n", "must be at least 1")
-    if request.temperature is not None and not 0 <= request.temperature <= 2:
-        refuse("temperature", "must be between 0 and 2")
-    if request.top_p is not None and not 0 < request.top_p <= 1:
-        refuse("top_p", "must be above 0 and at most 1")
-    for name in ("frequency_penalty", "presence_penalty"):
-        if not -2 <= (getattr(request, name) or 0) <= 2:
-            refuse(name, "must be between -2 and 2")
-    if request.top_logprobs is not None and not 0 <= request.top_logprobs <= MOST_ALTERNATIVES:
-        refuse("top_logprobs", f"must be between 0 and {MOST_ALTERNATIVES}")
-    if request.top_logprobs and not request.logprobs:
-        refuse("top_logprobs", "needs logprobs to be true")
-    if request.deadline_ms is not None and request.deadline_ms < 1:
-        refuse("deadline_ms", "must be at least 1")
-    for name in ("max_age_s", "ttl_s", "max_distance"):
-        if (given := getattr(request.cache, name)) is not None and given < 0:
-            refuse(f"cache.{name}", "must be at least 0")
-    if request.cache.scope == "user" and not request.user:
-        refuse("user", "must be given when cache.scope is user")
-
-
-FIELD_OF = {"tools": "tools", "json": "response_format", "logprobs": "logprobs", "vision": "messages"}
-"""The field of a request that each need comes from."""
-
-
-def needs_of(
-    messages: list[Turn],
-    *,
-    tools: list[dict[str, Any]] | None,
-    response_format: dict[str, Any] | None,
-    logprobs: bool | None,
-    top_logprobs: int | None,
-) -> list[str]:
-    """The capabilities a model must have for a request with these fields: any of tools, json, logprobs, vision.
-
-    Every response format but plain text needs json. Every typed content part but text needs vision, so that a part
-    we do not know is refused rather than left out in silence.
-    """
-    types = (part.get("type") for turn in messages if isinstance(turn.content, list) for part in turn.content)
-    asked = {
-        "tools": bool(tools),
-        "json": (response_format or {}).get("type", "text") != "text",
-        "logprobs": bool(logprobs or top_logprobs),
-        "vision": any(kind is not None and kind not in form.TEXT_PARTS for kind in types),
-    }
-    return [need for need, wanted in asked.items() if wanted]
+        _, found, path = problem.partition("`$.")
+        raise Failed("bad_request", problem, param=path.split("`")[0] if found else None) from None
 
 
 class Usage(Body, frozen=True, kw_only=True, omit_defaults=False):

@@ -1,9 +1,12 @@
 """The form of OpenAI's chat body beyond the types of its fields: what nobody could answer is refused by its name here,
 before anybody is asked, and several spellings of one thing become one. Pure."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hasten.messages.failure import Failed
+
+if TYPE_CHECKING:
+    from hasten.messages.chat import ChatRequest
 
 TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 """The content parts that are text, and the field that holds it."""
@@ -28,8 +31,15 @@ _OPTIONS: dict[str, type | tuple[type, ...]] = {
 }
 """The fields of OpenAI's that are no fields of ours, so that they go on to the engine, and what they hold. A null says
 nothing."""
+_WITHOUT_TOOLS = {"tool_choice": ("auto", "none"), "parallel_tool_calls": (True, False)}
+"""What says nothing where there are no tools."""
 _SAID_NOTHING = ("refusal", "annotations", "audio", "function_call", "reasoning_content")
 """What clients repeat, empty, of an answer that they have been given."""
+
+MOST_ALTERNATIVES = 20
+"""As many as OpenAI tells of beside each token of an answer."""
+LARGEST = 2**53
+"""Above it JSON's integers are no longer exact, and floats run out soon."""
 
 
 def refuse(param: str, rule: str) -> Failed:
@@ -41,6 +51,8 @@ def normal_turn(plain: dict[str, Any]) -> dict[str, Any]:
     """One message with each part of text as `text`, and without what an answer's empty fields say; a refusal is what
     was answered."""
     turn = {name: value for name, value in plain.items() if name not in _SAID_NOTHING or value}
+    if turn.get("tool_calls") == []:
+        del turn["tool_calls"]
     if isinstance(refusal := turn.get("refusal"), str):
         turn["content"] = turn.get("content") or refusal
         del turn["refusal"]
@@ -58,14 +70,19 @@ def _normal_part(part: Any) -> Any:
 
 
 def normal_options(plain: dict[str, Any]) -> dict[str, Any]:
-    """A body without the nulls and the empty lists by which clients say nothing."""
+    """A body without the nulls, the empty lists and the empty texts by which clients say nothing: some servers refuse
+    them."""
     nothing = {name for name in (*_OPTIONS, *_DEPRECATED) if name in plain and plain[name] is None}
     nothing |= {name for name in ("tools", "functions") if plain.get(name) == []}
     made = {name: value for name, value in plain.items() if name not in nothing}
-    if made.get("tools") is None and made.get("tool_choice") in ("auto", "none"):
-        del made["tool_choice"]
+    if made.get("tools") is None:
+        made = {name: value for name, value in made.items() if value not in _WITHOUT_TOOLS.get(name, ())}
     if made.get("logprobs") is False:
         del made["logprobs"]
+    if isinstance(stop := made.get("stop"), list):
+        made["stop"] = [one for one in stop if one != ""] or None
+    elif stop == "":
+        del made["stop"]
     return made
 
 
@@ -145,3 +162,32 @@ def check_format(form: dict[str, Any] | None) -> None:
         isinstance(form.get(name), dict) for name in ("json_schema", "schema")
     ):
         raise refuse("response_format.json_schema", "must hold a name and a schema")
+
+
+def check_ranges(request: "ChatRequest") -> None:
+    """Raises Failed for a number that no engine could make sense of."""
+    for name in ("max_tokens", "n", "deadline_ms", "priority", "seed"):
+        if abs(getattr(request, name) or 0) > LARGEST:
+            raise refuse(name, f"must be at most {LARGEST}")
+    if request.max_tokens is not None and request.max_tokens < 1:
+        raise refuse("max_tokens", "must be at least 1")
+    if request.n < 1:
+        raise refuse("n", "must be at least 1")
+    if request.temperature is not None and not 0 <= request.temperature <= 2:
+        raise refuse("temperature", "must be between 0 and 2")
+    if request.top_p is not None and not 0 < request.top_p <= 1:
+        raise refuse("top_p", "must be above 0 and at most 1")
+    for name in ("frequency_penalty", "presence_penalty"):
+        if not -2 <= (getattr(request, name) or 0) <= 2:
+            raise refuse(name, "must be between -2 and 2")
+    if request.top_logprobs is not None and not 0 <= request.top_logprobs <= MOST_ALTERNATIVES:
+        raise refuse("top_logprobs", f"must be between 0 and {MOST_ALTERNATIVES}")
+    if request.top_logprobs and not request.logprobs:
+        raise refuse("top_logprobs", "needs logprobs to be true")
+    if request.deadline_ms is not None and request.deadline_ms < 1:
+        raise refuse("deadline_ms", "must be at least 1")
+    for name in ("max_age_s", "ttl_s", "max_distance"):
+        if (given := getattr(request.cache, name)) is not None and given < 0:
+            raise refuse(f"cache.{name}", "must be at least 0")
+    if request.cache.scope == "user" and not request.user:
+        raise refuse("user", "must be given when cache.scope is user")

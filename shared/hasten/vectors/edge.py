@@ -11,18 +11,14 @@ from hasten.vectors import wire
 from hasten.vectors.checks import check_ids, check_indexes, check_points, check_terms, check_vector
 from hasten.vectors.compaction import NICE, SLICE, Behind, copier
 from hasten.vectors.figures import loose, searching
-from hasten.vectors.generations import Generations
 from hasten.vectors.process import EngineProcess, encoded, to_the_end
 from hasten.vectors.store import IndexKind, Match, Point, StoreError, Terms, Vector, Where
+from hasten.vectors.supervisor import Supervisor
 
 COMPACT_AFTER = 10_000
 """Points that were written since the last compaction: each search compares with all of them, which takes 0.6 ms."""
 HOLES = 0.2
 """Share of deleted points, and as many as COMPACT_AFTER, from which a compaction is worth its while."""
-TAKE_S = 3.0
-"""How long to wait for the engine of an owner that was killed to notice."""
-AGAIN_S = 5.0
-"""How long after a start of the engine that failed the next one is tried."""
 
 log = logger("vectors")
 
@@ -36,118 +32,37 @@ class EdgeStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._generations = Generations(folder)
-        self._engine: EngineProcess | None = None
-        self._open = wire.Open(dim=0, indexes={})
+        self._supervisor = Supervisor(folder)
         self._writing = asyncio.Lock()
-        self._starting = asyncio.Lock()
-        self._start: asyncio.Task[EngineProcess] | None = None
-        self._failed: tuple[float, StoreError] | None = None
         self._behind: Behind | None = None
         self._loose = 0
         self._written = set[str]()
         self._deleted, self._look_at = 0, COMPACT_AFTER
         self._compaction: asyncio.Task[None] | None = None
 
-    @property
-    def _dim(self) -> int:
-        if self._engine is None:
-            raise StoreError(f"the collection {self._folder.name} is not open")
-        return self._open.dim
-
     async def open(self, dim: int, indexes: dict[str, IndexKind], *, terms: bool = False) -> list[str]:
         """Takes the folder and starts the engine; see VectorStore."""
         check_indexes(indexes)
-        await self._take()
-        try:
-            await to_the_end(self._generations.tidy)
-            self._open = wire.Open(dim=dim, indexes=indexes, terms=terms)
-            self._engine, opened = await self._started(self._generations.current)
-        except BaseException:
-            await self._stop()
-            raise
+        opened = await self._supervisor.open(wire.Open(dim=dim, indexes=indexes, terms=terms))
         self._loose = opened.loose
         return opened.made
 
-    async def _take(self) -> None:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + TAKE_S
-        while True:
-            try:
-                return self._generations.take()
-            except StoreError:
-                if loop.time() > until:
-                    raise
-                await asyncio.sleep(0.05)
-
-    async def _started(self, place: Path) -> tuple[EngineProcess, wire.Opened]:
-        """An engine that has opened a generation; raises StoreError, and leaves no process behind then."""
-        engine = await EngineProcess.start(place, lock=self._generations.lock)
-        try:
-            return engine, await engine.ask(self._open, wire.Opened)
-        except BaseException:
-            engine.kill()
-            await engine.stop(flush=False)
-            raise
-
-    async def _stop(self) -> None:
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            await engine.stop()
-        self._generations.leave()
-
-    async def _running(self) -> EngineProcess:
-        """The engine, started again if it has ended: once for all who wait, and not given up with one of them."""
-        engine = self._engine
-        if engine is None:
-            raise StoreError(f"the collection {self._folder.name} is not open")
-        if engine.alive:
-            return engine
-        if self._start is None:
-            self._start = asyncio.get_running_loop().create_task(self._again())
-            self._start.add_done_callback(self._started_again)
-        return await asyncio.shield(self._start)
-
-    async def _again(self) -> EngineProcess:
-        loop = asyncio.get_running_loop()
-        async with self._starting:
-            if self._engine is None:
-                raise StoreError(f"the collection {self._folder.name} is not open")
-            if self._engine.alive:
-                return self._engine
-            if self._failed is not None and loop.time() < self._failed[0] + AGAIN_S:
-                raise self._failed[1]
-            log.error("the engine of the collection %s ended; it is started again", self._folder.name)
-            await self._engine.stop()
-            try:
-                self._engine, _ = await self._started(self._generations.current)
-            except StoreError as error:
-                log.error("the engine of the collection %s does not start: %s", self._folder.name, error)
-                self._failed = (loop.time(), error)
-                raise
-            self._failed = None
-            return self._engine
-
-    def _started_again(self, start: "asyncio.Task[EngineProcess]") -> None:
-        self._start = None
-        if not start.cancelled():
-            start.exception()
-
     async def _ask(self, request: wire.AnyRequest, kind: Any = Any) -> Any:
-        return await (await self._running()).ask(request, kind)
+        return await (await self._supervisor.running()).ask(request, kind)
 
     async def _write(self, request: wire.AnyWrite, ids: list[str], kind: Any = Any) -> Any:
         """Sends a write of these points, and notes them for a compaction that is under way."""
         frame = encoded(request)
         async with self._writing:
-            engine = await self._running()
+            engine = await self._supervisor.running()
             if self._behind is not None:
                 self._behind.add(ids)
             return await engine.ask_encoded(frame, kind)
 
     async def upsert(self, points: list[Point]) -> None:
         """Writes in slices; all are checked before the first is written."""
-        check_points(points, self._dim, self._open.terms)
+        opened = self._supervisor.opened
+        check_points(points, opened.dim, opened.terms)
         for start in range(0, len(points), SLICE):
             rows = [wire.row_of(point) for point in points[start : start + SLICE]]
             ids = [row.id for row in rows]
@@ -162,7 +77,7 @@ class EdgeStore:
 
     async def search(self, vector: Vector, where: Where, limit: int) -> list[Match]:
         """See VectorStore."""
-        check_vector(vector, self._dim)
+        check_vector(vector, self._supervisor.opened.dim)
         if limit < 1:
             return []
         request = wire.Search(vector=np.asarray(vector, dtype="<f4").tobytes(), where=where, limit=limit)
@@ -172,8 +87,7 @@ class EdgeStore:
 
     async def search_terms(self, terms: Terms, where: Where, corpus: Where, limit: int) -> list[Match]:
         """See VectorStore."""
-        _ = self._dim
-        check_terms(terms, self._open.terms)
+        check_terms(terms, self._supervisor.opened.terms)
         if limit < 1 or not len(terms.ids):
             return []
         request = wire.SearchTerms(terms=wire.sparse_of(terms), where=where, corpus=corpus, limit=limit)
@@ -194,7 +108,7 @@ class EdgeStore:
         """See VectorStore; in slices."""
         check_ids(terms)
         for one in terms.values():
-            check_terms(one, self._open.terms)
+            check_terms(one, self._supervisor.opened.terms)
         ids = list(terms)
         for start in range(0, len(ids), SLICE):
             part = ids[start : start + SLICE]
@@ -272,18 +186,18 @@ class EdgeStore:
 
     async def _compact(self) -> None:
         """Counts anew; when it fails, it is tried again after as many writes as before."""
-        behind = Behind()
+        behind, generations = Behind(), self._supervisor.generations
         try:
-            place = await to_the_end(self._generations.next)
+            place = await to_the_end(generations.next)
             async with copier(place) as engine:
                 await self._copied(engine, behind)
-                await engine.ask(self._open)
+                await engine.ask(self._supervisor.opened)
                 await engine.ask(wire.Optimize())
             await self._replace(place, behind)
         finally:
             self._written, self._loose = behind.written, 0
             self._deleted, self._look_at = 0, COMPACT_AFTER
-            await to_the_end(self._generations.tidy)
+            await to_the_end(generations.tidy)
 
     async def _copied(self, copying: EngineProcess, behind: Behind) -> None:
         """Lets it copy the current generation, and notes from then on in `behind` what the copy lacks.
@@ -292,19 +206,19 @@ class EdgeStore:
         Our engine answers once before: a write whose caller gave up waiting may still be under way.
         """
         async with self._writing:
-            engine = await self._running()
-            async with self._starting:
+            engine = await self._supervisor.running()
+            async with self._supervisor.lock:
                 await engine.ask(wire.Get(ids=[]))
-                await copying.ask(wire.Copy(source=str(self._generations.current), nice=NICE))
+                await copying.ask(wire.Copy(source=str(self._supervisor.generations.current), nice=NICE))
                 self._behind = behind
 
     async def _replace(self, place: Path, behind: Behind) -> None:
         """Starts an engine on the copy, brings it up to date in turns with the writers, and lets it take over."""
-        last, _ = await self._started(place)
+        last, _ = await self._supervisor.started(place)
         try:
             while self._behind is not None:
                 async with self._writing:
-                    await behind.shrink(await self._running(), last)
+                    await behind.shrink(await self._supervisor.running(), last)
                     if not behind:
                         last = await self._switched(place, last)
         finally:
@@ -312,14 +226,15 @@ class EdgeStore:
 
     async def _switched(self, place: Path, made: EngineProcess) -> EngineProcess:
         """Makes the copy the current generation and returns the engine of the one before."""
-        async with self._starting:
-            await to_the_end(lambda: self._generations.switch(place))
-            last, self._engine, self._behind = self._engine, made, None
+        supervisor = self._supervisor
+        async with supervisor.lock:
+            await to_the_end(lambda: supervisor.generations.switch(place))
+            last, supervisor.engine, self._behind = supervisor.engine, made, None
         return last or made
 
     async def optimize(self) -> None:
         """Compacts now, or waits for the compaction that is under way; reads and writes go on."""
-        await self._running()
+        await self._supervisor.running()
         compaction = self._compacting()
         await asyncio.wait({compaction})
         if compaction.cancelled():
@@ -331,5 +246,5 @@ class EdgeStore:
         if self._compaction is not None:
             self._compaction.cancel()
             await asyncio.wait({self._compaction})
-        async with self._writing, self._starting:
-            await self._stop()
+        async with self._writing, self._supervisor.lock:
+            await self._supervisor.stop()

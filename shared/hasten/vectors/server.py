@@ -1,6 +1,5 @@
 """The store on a Qdrant server (or, for tests, qdrant-client's local mode): many processes may share a collection."""
 
-import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,6 +7,7 @@ import numpy as np
 from hasten.vectors.checks import check_ids, check_indexes, check_points, check_terms, check_vector, check_width
 from hasten.vectors.figures import searching
 from hasten.vectors.filters import Dialect, to_filter
+from hasten.vectors.records import copied, point_of
 from hasten.vectors.store import (
     EF,
     LINKS,
@@ -159,7 +159,7 @@ class ServerStore:
 
     async def get(self, ids: list[str]) -> list[Point]:
         """See VectorStore."""
-        return [_point_of(record) for record in await self._records(ids, payloads=True)]
+        return [point_of(record) for record in await self._records(ids, payloads=True)]
 
     async def _records(self, ids: list[str], *, payloads: bool) -> list[Any]:
         client, _ = self._opened
@@ -187,7 +187,7 @@ class ServerStore:
                 limit=limit,
                 with_payload=True,
             )
-        return [Match(id=str(hit.id), score=hit.score, payload=_copied(hit.payload)) for hit in found.points]
+        return [Match(id=str(hit.id), score=hit.score, payload=copied(hit.payload)) for hit in found.points]
 
     async def search_terms(self, terms: Terms, where: Where, corpus: Where, limit: int) -> list[Match]:
         """See VectorStore."""
@@ -207,7 +207,7 @@ class ServerStore:
                 limit=limit,
                 with_payload=True,
             )
-        return [Match(id=str(hit.id), score=hit.score, payload=_copied(hit.payload)) for hit in found.points]
+        return [Match(id=str(hit.id), score=hit.score, payload=copied(hit.payload)) for hit in found.points]
 
     async def scroll(
         self, where: Where, limit: int, fields: list[str] | None = None, *, vectors: bool = False
@@ -224,7 +224,7 @@ class ServerStore:
                 with_payload=True if fields is None else fields or False,
                 with_vectors=vectors,
             )
-        return [_point_of(record) for record in records]
+        return [point_of(record) for record in records]
 
     async def set_terms(self, terms: dict[str, Terms]) -> None:
         """See VectorStore."""
@@ -281,23 +281,3 @@ class ServerStore:
         self._dim = None
         with in_one_sentence("close"):
             await self._connection.close()
-
-
-def _copied(payload: dict[str, Any] | None) -> dict[str, Any]:
-    """A copy, because the local mode hands out what it keeps."""
-    return copy.deepcopy(payload) if payload else {}
-
-
-def _point_of(record: Any) -> Point:
-    named = record.vector if isinstance(record.vector, dict) else {"": record.vector}
-    dense, sparse = named.get(""), named.get(TERMS)
-    return Point(
-        id=str(record.id),
-        vector=np.array(dense, dtype=np.float32) if dense else None,
-        terms=None if sparse is None else _terms_of(sparse),
-        payload=_copied(record.payload),
-    )
-
-
-def _terms_of(sparse: Any) -> Terms:
-    return Terms(np.array(sparse.indices, dtype=np.uint32), np.array(sparse.values, dtype=np.float32))

@@ -86,7 +86,7 @@ export class Answer {
     this.ended = event;
     this.close();
     this.mark(event.cache || "miss", "");
-    say(this.state, [event.model, `first token ${ms(this.firstMs)}`, `whole ${ms(this.totalMs)}`].filter(Boolean).join(" · "));
+    say(this.state, [event.model, `first token ${ms(this.firstMs)}`, `whole ${ms(this.totalMs)}`, event.finish_reason === "length" && "cut at the limit"].filter(Boolean).join(" · "));
     say($("said"), `The answer is whole: ${SOURCES[event.cache || "miss"]}, first token after ${ms(this.firstMs)}.`);
     this.show();
   }
@@ -168,6 +168,7 @@ export class Answer {
     const found = correction.map(({ by, start, end, text }) => ["Correction", `(${by}) “${this.part(start, end)}” should be “${text}”`]);
     for (const [rule, times] of Object.entries(guard.redacted || {})) found.push(["Guard", `${rule} has hidden ${count(times)} ${times === 1 ? "place" : "places"}`]);
     if (guard.stopped) found.push(["Guard", `${guard.stopped} has stopped the answer${guard.reason ? ` (${guard.reason})` : ""}`]);
+    for (const rule of guard.unanswered || []) found.push(["Guard", `${rule} has not answered and was left out`]);
     for (const name of sources.missing || []) found.push(["Knowledge", `nothing was found in ${name}`]);
     for (const [name, reason] of Object.entries(sources.skipped || {})) found.push(["Knowledge", `${name} was left out (${reason})`]);
     return found.length ? el("ul", { class: "warnings" }, ...found.map(([name, text]) => el("li", {}, el("b", {}, name), ` ${text}`))) : null;
@@ -216,6 +217,7 @@ function whyNot(cache) {
 
 /** What a verification came to, in words. */
 function verdict({ passed, outcome, supported, unsupported, uncited, detail }) {
+  if (supported + unsupported + uncited === 0) return "found no sentence to verify";
   const counts = supported === undefined ? "" : `${supported} supported, ${unsupported} unsupported, ${uncited} uncited`;
   return [passed === undefined ? outcome : passed ? "passed" : "not passed", counts, detail].filter(Boolean).join(" · ");
 }

@@ -54,6 +54,7 @@ function named(models) {
 
 function collected(collections) {
   $("collections").replaceChildren(...collections.map(({ id }) => el("option", { value: id })));
+  $("knowledge").placeholder = ["none", ...collections.slice(0, 3).map(({ id }) => id)].join(", or ");
 }
 
 function submit() {
@@ -137,6 +138,7 @@ $("question").addEventListener("keydown", (event) => {
   event.preventDefault();
   submit();
 });
+$("knowledge").addEventListener("focus", () => key() && offer("v1/collections", collected));
 $("stop").addEventListener("click", () => {
   stopLatest();
   $("question").focus();

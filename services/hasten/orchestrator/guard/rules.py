@@ -9,7 +9,8 @@ from hasten.messages.failure import Failed
 from hasten.messages.guard import GUARD, GuardVerdict, GuardWindow, Kind
 from hasten.orchestrator.guard.automaton import Automaton
 from hasten.orchestrator.guard.judgement import Ruling
-from hasten.orchestrator.guard.rule import KINDS, GuardRule, automaton, check, mark_of, patterns, replacement
+from hasten.orchestrator.guard.rule import KINDS, GuardRule, automaton, mark_of, patterns, replacement
+from hasten.orchestrator.guard.rule import check as check_rules
 from hasten.orchestrator.guard.window import Patterns
 from hasten.telemetry import counter, histogram, logger, where
 from hasten.tool import Ask, tool
@@ -26,7 +27,6 @@ class Judge:
     """A rule with a function or a tool."""
 
     def __init__(self, bus: Bus, rule: GuardRule) -> None:
-        check_tool(rule.where, rule, GUARD)
         self.rule = rule
         self._ask: Ask = tool(bus, rule.where, rule, GUARD, GROUP)
 
@@ -73,6 +73,13 @@ class Rules:
             note.get("kind") == NOTE and isinstance(data := note.get("data"), dict) and data.get("rules") == self.mark
             for note in answer.notes
         )
+
+
+def check(rules: list[GuardRule]) -> None:
+    """Raises SettingsError for rules that cannot be kept."""
+    check_rules(rules)
+    for rule in rules:
+        automaton(rule) if rule.pattern else check_tool(rule.where, rule, GUARD, GROUP)
 
 
 class Guard:

@@ -48,7 +48,7 @@ class Checks:
     """The checks of a replica. Raises SettingsError for those that cannot be asked."""
 
     def __init__(self, bus: Bus, checks: list[CheckSettings]) -> None:
-        _check(checks)
+        check(checks)
         self._checks: list[tuple[CheckSettings, Ask]] = [
             (one, tool(bus, one.where, one, CHECK, GROUP)) for one in checks
         ]
@@ -82,7 +82,8 @@ async def _asked(one: CheckSettings, ask: Ask, tenant: str, asked: Check, until_
     return found if found is not None else outcome
 
 
-def _check(checks: list[CheckSettings]) -> None:
+def check(checks: list[CheckSettings]) -> None:
+    """Raises SettingsError for checks that cannot be asked."""
     if len(checks) > MOST:
         raise SettingsError(f"[[orchestrator.checks]] has {len(checks)} checks, at most {MOST} are taken")
     for at, one in enumerate(checks):
@@ -96,4 +97,4 @@ def _check(checks: list[CheckSettings]) -> None:
             raise SettingsError(f"{one.where} must have a call or a subject, and one of them only")
         if not 0 < one.timeout_ms <= 60_000:
             raise SettingsError(f"{one.where}: timeout_ms must be above 0 and at most 60000")
-        check_tool(one.where, one, CHECK)
+        check_tool(one.where, one, CHECK, GROUP)

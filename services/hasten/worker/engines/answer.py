@@ -1,6 +1,5 @@
 """Follows one streamed answer in OpenAI's form: what each object adds, and whether the end is an end."""
 
-import secrets
 from typing import Any
 
 import msgspec
@@ -8,11 +7,10 @@ from msgspec import UNSET
 
 from hasten.messages.chat import Usage
 from hasten.worker.engines.engine import Delta, End, EngineError
+from hasten.worker.engines.finish import BROKEN_OFF, finish_reason
 from hasten.worker.engines.probable import LEAST_LOGPROB, entries
 from hasten.worker.engines.refusal import RETRY_MS, refusal
-
-BROKEN_OFF = ("error", "abort", "aborted", "cancelled")
-"""What some servers give as a finish reason when there was none."""
+from hasten.worker.engines.tool_call import Calls
 
 
 class Answer:
@@ -28,10 +26,8 @@ class Answer:
         self._told = False
         self._finish_reason = ""
         self._usage = Usage()
-        self._spoken = False
-        self._text, self._reasoning = _Text(), _Text()
-        self._anonymous = 0
-        self._begun: set[Any] = set()
+        self._spoken = self._calls_tools = False
+        self._text, self._reasoning, self._calls = _Text(), _Text(), Calls()
 
     def take(self, plain: dict[str, Any]) -> list[Delta]:
         """The deltas in one object. Choices beyond the first are not ours.
@@ -39,8 +35,8 @@ class Answer:
         Raises EngineError for an error object and for an object of another form: a word that is not understood is
         never left out in silence.
         """
-        if plain.get("error"):
-            raise refusal(plain["error"])
+        if error := plain.get("error") or (plain.get("object") == "error" and plain):
+            raise refusal(error)
         if isinstance(usage := plain.get("usage"), dict):
             self._usage = usage_of(usage)
         deltas = []
@@ -49,27 +45,30 @@ class Answer:
                 reason = choice.get("finish_reason")
                 self._finish_reason = reason if isinstance(reason, str) and reason else self._finish_reason
                 deltas += [delta] if (delta := self._delta_of(choice)) else []
-        self._spoken = self._spoken or any(delta.text or delta.tool_calls for delta in deltas)
+        self._calls_tools = self._calls_tools or any(delta.tool_calls for delta in deltas)
+        self._spoken = self._spoken or self._calls_tools or any(delta.text for delta in deltas)
         return deltas
 
     def end(self) -> End:
         """The end of a whole answer; raises EngineError(incomplete) for one that only broke off, or is no answer."""
-        if not self._finish_reason or self._finish_reason in BROKEN_OFF:
+        reason = finish_reason(self._finish_reason, calls=self._calls_tools)
+        if not reason or reason.lower() in BROKEN_OFF:
             raise EngineError("incomplete", "the answer broke off without a finish reason")
-        if self._finish_reason == "stop" and not self._spoken and not self._may_be_empty:
+        if reason == "stop" and not self._spoken and not self._may_be_empty:
             raise EngineError("incomplete", "the answer was empty")
-        return End(finish_reason=self._finish_reason, usage=self._usage)
+        return End(finish_reason=reason, usage=self._usage)
 
     def _delta_of(self, choice: dict[str, Any]) -> Delta | None:
         """What a streamed choice (or the `message` of a whole one) adds; None for nothing. A refusal is text."""
         piece = _object(choice.get("delta") or choice.get("message"))
         if piece.get("function_call"):
             raise EngineError("unsupported", "functions are called as tools only: ask with tools", param="tools")
-        thought = _string(piece.get("reasoning_content")) or _string(piece.get("reasoning"))
+        said, thought = _said(piece.get("content"))
+        thought = _string(piece.get("reasoning_content")) or _string(piece.get("reasoning")) or thought
         made = Delta(
-            text=self._text.add(_said(piece.get("content")) + _string(piece.get("refusal"))),
+            text=self._text.add(said + _string(piece.get("refusal"))),
             reasoning=self._reasoning.add(thought),
-            tool_calls=[self._numbered(_call(_object(one))) for one in _list(piece.get("tool_calls"))] or None,
+            tool_calls=[self._calls.numbered(_call(_object(one))) for one in _list(piece.get("tool_calls"))] or None,
             logprobs=_logprobs(choice.get("logprobs")),
             tokens=[] if self._alternatives is None else entries(choice.get("logprobs"), self._alternatives),
         )
@@ -77,18 +76,6 @@ class Answer:
         if self._alternatives is not None and made.text and not self._told:
             raise EngineError("unsupported", "the model server tells no log-probabilities", param="logprobs")
         return made if made.text or made.reasoning or made.tool_calls or made.logprobs or made.tokens else None
-
-    def _numbered(self, call: dict[str, Any]) -> dict[str, Any]:
-        """With neither an index nor an id nothing but its name says that a call begins: it gets an index here. A call
-        without an id gets one, by which clients give back what came of it."""
-        named = bool(call["function"].get("name"))
-        if call.get("index") is None and not call.get("id"):
-            self._anonymous += named
-            call = {**call, "index": self._anonymous - 1} if self._anonymous else call
-        begins = call.get("index") not in self._begun
-        if named or call.get("id"):
-            self._begun.add(call.get("index"))
-        return {**call, "id": f"call_{secrets.token_hex(8)}"} if begins and named and not call.get("id") else call
 
 
 class _Text:
@@ -108,14 +95,19 @@ class _Text:
         return whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _said(content: Any) -> str:
-    """Text, or the text of content parts, which some servers stream as well; raises EngineError for any other part."""
+def _said(content: Any) -> tuple[str, str]:
+    """Text and thoughts: text as it is, or content parts, which some servers stream as well; raises EngineError for a
+    part of another kind."""
     if content is None or isinstance(content, str):
-        return content or ""
-    parts = [_object(part) for part in _list(content)]
-    if not all(isinstance(part.get("text"), str) for part in parts):
-        raise _odd()
-    return "".join(part["text"] for part in parts)
+        return content or "", ""
+    said, thought = list[str](), list[str]()
+    for part in map(_object, _list(content)):
+        thinks = "thinking" in part
+        found = part.get("thinking") if thinks else part.get("text", part.get("refusal"))
+        if not thinks and not isinstance(found, str):
+            raise _odd()
+        (thought if thinks else said).append(_said(found)[0])
+    return "".join(said), "".join(thought)
 
 
 def _call(delta: dict[str, Any]) -> dict[str, Any]:
@@ -178,7 +170,7 @@ def usage_of(plain: dict[str, Any]) -> Usage:
     return Usage(
         prompt_tokens=prompt,
         completion_tokens=_count(plain.get("completion_tokens")),
-        cached_tokens=min(details.pop("cached_tokens", 0), prompt),
+        cached_tokens=min(details.pop("cached_tokens", 0) or _count(plain.get("prompt_cache_hit_tokens")), prompt),
         prompt_tokens_details=details or UNSET,
         completion_tokens_details=_counts(plain.get("completion_tokens_details")) or None,
     )

@@ -1,6 +1,7 @@
 """Any server that speaks OpenAI's chat API; what it does wrong becomes a failure, never a shorter answer."""
 
 import asyncio
+import codecs
 import contextlib
 import math
 import os
@@ -217,21 +218,33 @@ class OpenAIEngine:
 
 
 async def _put_objects(response: httpx.Response, flow: Flow) -> None:
-    """Puts the JSON objects of a response into the flow, and its end; a server that does not stream has sent one."""
-    if response.headers.get("content-type", "").startswith("application/json"):
-        for plain in objects(await _text_of(response, LONGEST)):
+    """Puts the JSON objects of a response into the flow, and its end. A server that does not stream has sent JSON; by
+    what it begins with, as what servers call it is not always so."""
+    body = response.aiter_bytes()
+    raw = await _beginning(body)
+    if raw.startswith((b"{", b"[")):
+        for plain in objects(await _text_of(body, LONGEST, raw)):
             flow.put(plain)
         flow.end()
         return
-    parser, body = EventParser(), response.aiter_bytes()
-    async for raw in body:
+    parser = EventParser()
+    while raw:
         if _put_events(parser.feed(raw), flow):
             flow.end()
             await _use_up(body)
             return
         await flow.room()
+        raw = await anext(body, b"")
     _put_events(parser.finish(), flow)
     flow.end()
+
+
+async def _beginning(body: AsyncIterator[bytes]) -> bytes:
+    """The first bytes that say something, empty when none come."""
+    async for raw in body:
+        if said := raw.removeprefix(codecs.BOM_UTF8).lstrip():
+            return said
+    return b""
 
 
 def _put_events(events: Iterable[tuple[bool, str]], flow: Flow) -> bool:
@@ -267,13 +280,13 @@ def _error_in(text: str) -> dict[str, Any]:
 
 
 async def _error_of(response: httpx.Response) -> dict[str, Any]:
-    return _error_in(await _text_of(response, LONGEST_ERROR))
+    return _error_in(await _text_of(response.aiter_bytes(), LONGEST_ERROR))
 
 
-async def _text_of(response: httpx.Response, most: int) -> str:
-    """The whole body; raises BadStream for one of more bytes than `most`."""
-    parts, size = [], 0
-    async for raw in response.aiter_bytes():
+async def _text_of(body: AsyncIterator[bytes], most: int, begun: bytes = b"") -> str:
+    """The whole body after what was `begun` to be read; raises BadStream for one of more bytes than `most`."""
+    parts, size = [begun], len(begun)
+    async for raw in body:
         parts.append(raw)
         if (size := size + len(raw)) > most:
             raise BadStream("the body of the response is too long")

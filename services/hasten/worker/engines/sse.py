@@ -10,6 +10,8 @@ import msgspec
 
 LONGEST = 8 * 1024 * 1024
 """Characters of a line, and of the data of an event."""
+_KEPT_ALIVE = ("ping", "keepalive", "keep-alive", "heartbeat")
+"""Events that only say that there is still somebody; some hold no JSON."""
 _scan = json.JSONDecoder().raw_decode
 
 
@@ -87,30 +89,35 @@ class EventParser:
             self._name = value
 
     def _dispatch(self) -> Iterator[tuple[bool, str]]:
-        data, error = "\n".join(self._data), self._name == "error"
+        data, name = "\n".join(self._data), self._name
         self._data, self._name, self._size = [], "", 0
-        if data.strip():
-            yield error, data
+        if data.strip() and name not in _KEPT_ALIVE:
+            yield name == "error", data
 
 
 def objects(data: str) -> list[dict[str, Any]]:
     """The JSON objects in the data of one event, usually one; raises BadStream for anything else.
 
-    Some proxies drop the blank line between events, so that several objects arrive as one.
+    Some proxies drop the blank line between events, so that several objects arrive as one; some servers put an object
+    into a list, or send a null to keep a connection open.
     """
     with contextlib.suppress(msgspec.DecodeError, RecursionError):
-        if isinstance(whole := msgspec.json.decode(data), dict):
-            return [whole]
-    found, at = [], 0
+        return _members(msgspec.json.decode(data))
+    found, at = list[dict[str, Any]](), 0
     while (at := _after_space(data, at)) < len(data):
         try:
             value, at = _scan(data, at)
         except (ValueError, RecursionError):
             raise BadStream("an event does not hold JSON") from None
-        if not isinstance(value, dict):
-            raise BadStream("an event does not hold a JSON object")
-        found.append(value)
+        found += _members(value)
     return found
+
+
+def _members(value: Any) -> list[dict[str, Any]]:
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, dict | None) for one in values):
+        raise BadStream("an event does not hold a JSON object")
+    return [one for one in values if one is not None]
 
 
 def _after_space(data: str, at: int) -> int:
