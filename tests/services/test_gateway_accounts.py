@@ -5,11 +5,13 @@ import contextlib
 from typing import Any
 
 import pytest
+from nats.js.kv import KeyValue
 from rates_rig import unhurried
 from scripted_edge import eventually
 
 from hasten.bus import Bus
 from hasten.caller import Caller, Limits
+from hasten.gateway.account import Account
 from hasten.gateway.allowance import Amount
 from hasten.gateway.rates import BUCKET, Rates
 from hasten.messages.failure import Failed
@@ -144,3 +146,22 @@ async def test_an_entry_that_is_none_is_written_anew(bus: Bus, entry: bytes) -> 
         with pytest.raises(Failed, match="rate_limit_exceeded"):
             await rates.admit(caller, {})
     await rates.close()
+
+
+async def test_who_goes_before_the_verdict_has_used_nothing(bus: Bus) -> None:
+    gate, rates = asyncio.Event(), Rates(bus)
+
+    async def bucket(anew: bool) -> KeyValue:
+        await gate.wait()
+        return await rates._bucket(anew)
+
+    account, one = Account(bucket, "key.k", Minute()), Amount(requests=1)
+    account.limits = Limits(requests_per_minute=1)
+    gone = asyncio.ensure_future(account.take(one))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    gate.set()
+    await eventually(lambda: account.idle)
+    assert await account.take(one) is None
+    await account.close()

@@ -1,6 +1,7 @@
 """A passage made ready for selection: its units with their tokens, its title line, and the text of what was kept."""
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
@@ -9,6 +10,8 @@ from hasten.messages.retrieve import Passage
 from hasten.terms import terms
 
 Counts = Callable[[Sequence[str]], list[int]]
+_NUMBER = re.compile(r"(?<!\S)\[(?=\d{1,3}\])")
+"""What a passage in the prompt begins with."""
 Places = Callable[[int], int]
 """From a character of the text that was made ready to the same character of the passage's."""
 
@@ -101,8 +104,8 @@ def documents(passages: Iterable[Passage], neutral: Callable[[str], str], counts
     """Splits every passage and counts all units in one go."""
     made = []
     for passage in passages:
-        title = neutral(_title(passage))
-        safe = neutral(passage.text)
+        title = _unnumbered(neutral(_title(passage)))
+        safe = _unnumbered(neutral(passage.text))
         text = _body(safe, title)
         made.append(Document(passage, title, text, split(text), _places(passage.text, safe, len(safe) - len(text))))
     pieces = [unit.text for document in made for unit in document.units] + [
@@ -114,6 +117,11 @@ def documents(passages: Iterable[Passage], neutral: Callable[[str], str], counts
     for document in made:
         document.head = next(sizes) + 1
     return made
+
+
+def _unnumbered(text: str) -> str:
+    """The text with a space in every `[2]` that could pose as the beginning of another passage, to be cited as that."""
+    return _NUMBER.sub("[ ", text)
 
 
 def _places(text: str, safe: str, left_out: int) -> Places:

@@ -162,6 +162,8 @@ class Account:
         self._asked.remove(one)
         if not one.verdict.done():
             one.verdict.set_result(verdict)
+        elif verdict is None:
+            self.charge(NOTHING - one.amount)  # who asked has gone meanwhile
 
     async def close(self) -> None:
         """Writes what waits, if that can be done now."""
