@@ -121,11 +121,16 @@ async def installed(recipe: Recipe, data: Path, say: Callable[[str], None]) -> P
     for command in recipe.install(folder):
         try:
             process = await asyncio.create_subprocess_exec(
-                *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+                *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, start_new_session=True
             )
         except OSError as error:
             raise NotThere(f"cannot be installed: {command[0]} is not here ({error.strerror})") from None
-        _, errors = await process.communicate()
+        try:
+            _, errors = await process.communicate()
+        except asyncio.CancelledError:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
         if process.returncode:
             last = [line for line in errors.decode(errors="replace").splitlines() if line.strip()][-1:]
             raise NotThere(f"cannot be installed: {' '.join(last)[:200] or command[0]}")

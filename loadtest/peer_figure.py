@@ -115,7 +115,8 @@ class Search:
 
 class Row(msgspec.Struct, kw_only=True):
     """What was measured of one target: ms, MB, and why something was not. `hit` is asked of one that has the answer;
-    `hits_asked` counts how often the model server was asked for it all the same."""
+    `hits_asked` counts how often the model server was asked for it all the same. `miss_cpu_ms` and `hit_cpu_ms` are the
+    processor time of one, of all its processes, in each block."""
 
     name: str
     what: str
@@ -123,6 +124,8 @@ class Row(msgspec.Struct, kw_only=True):
     ages: list[float] = []
     hit: list[float] = []
     hits_asked: int = 0
+    miss_cpu_ms: list[float] = []
+    hit_cpu_ms: list[float] = []
     rate: dict[str, Any] = {}
     resident_mb: float = 0.0
     proportional_mb: float = 0.0
@@ -141,6 +144,8 @@ def figures(row: Row, direct: Row) -> dict[str, Any]:
         made |= {"chunk_ms": spread(row.ages), "added_chunk_ms": added(row.ages, direct.ages)}
     if row.hit:
         made |= {"hit_ms": spread(row.hit), "hits_that_asked_the_model": row.hits_asked}
+    cpu = {name: min(found) for name in ("miss_cpu_ms", "hit_cpu_ms") if (found := getattr(row, name))}
+    made |= {name: round(least, 2) for name, least in cpu.items()}
     sizes = {"resident_mb": round(row.resident_mb), "proportional_mb": round(row.proportional_mb)}
     return made | {"rate": row.rate, "errors": row.errors, **sizes}
 
@@ -151,6 +156,7 @@ COLUMNS = (
     ("added per chunk p50 / p99 ms", lambda row: _pair(row.get("added_chunk_ms"))),
     (f"req/s at added P99 ≤ {SLOWEST_MS:g} ms", lambda row: f"{row['rate']['per_s']:g}" if row.get("rate") else "–"),
     ("exact hit p50 / p99 ms", lambda row: _hit(row)),
+    ("processor ms of a miss / hit", lambda row: _costs(row)),
     ("memory MB (shared pages once)", lambda row: f"{row.get('resident_mb', 0)} ({row.get('proportional_mb', 0)})"),
 )
 
@@ -165,6 +171,10 @@ def _hit(row: dict[str, Any]) -> str:
     if row["hits_that_asked_the_model"] > row["hit_ms"].samples / 10:
         return "none: the model is asked"
     return _pair(row["hit_ms"])
+
+
+def _costs(row: dict[str, Any]) -> str:
+    return " / ".join(f"{row[name]:.2f}" if name in row else "–" for name in ("miss_cpu_ms", "hit_cpu_ms"))
 
 
 def table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
@@ -186,6 +196,9 @@ def behind(rows: Sequence[dict[str, Any]], ours: str, theirs: str) -> list[str]:
     for field, part in [*lower, ("hit_ms", "p50"), ("hit_ms", "p99")]:
         if field in own and field in other and getattr(own[field], part) > getattr(other[field], part):
             worse.append(f"{field} {part}: {getattr(own[field], part):.2f} against {getattr(other[field], part):.2f}")
+    for name in ("miss_cpu_ms", "hit_cpu_ms"):
+        if name in own and name in other and own[name] > other[name]:
+            worse.append(f"{name}: {own[name]:.2f} against {other[name]:.2f}")
     if own["rate"] and other["rate"] and own["rate"]["per_s"] < other["rate"]["per_s"]:
         worse.append(f"req/s: {own['rate']['per_s']:g} against {other['rate']['per_s']:g}")
     if own["resident_mb"] > other["resident_mb"]:

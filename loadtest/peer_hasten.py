@@ -45,11 +45,12 @@ def _lanes(http: str, key: str) -> HttpLanes:
 
 
 @contextlib.asynccontextmanager
-async def in_one_process(data: Path, upstream: str) -> AsyncIterator[Running]:
-    """`hasten up` with its embedded NATS server and stores; raises NotThere when it does not start."""
+async def in_one_process(data: Path, upstream: str, *options: str) -> AsyncIterator[Running]:
+    """`hasten up` with its embedded NATS server and stores, and these options more; raises NotThere when it does not
+    start."""
     config = _config(data, upstream)
     where = ["--data", str(data), "--config", str(config), "--http", "127.0.0.1:0"]
-    command = [sys.executable, "-m", "hasten.cli", "up", *where]
+    command = [sys.executable, "-m", "hasten.cli", "up", *where, *options]
     async with process(command, data / "compared.log", {}, reads=True) as made:
         assert made.stdout is not None
         line = await made.stdout.readline()

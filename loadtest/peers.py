@@ -13,15 +13,16 @@ import asyncio
 import contextlib
 import os
 import platform
+import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hasten.bus import Bus
+from hasten.bus import Bus, cancelled
 from hasten.messages.chat import CHAT, Chunk, Done
 from hasten.run import run_loop
 from hasten.topics import random_id
@@ -34,10 +35,12 @@ from loadtest.peer import RECIPES, NotThere, installed, on_core, process, runnin
 from loadtest.peer_figure import SLOWEST_MS, Row, Search, added, ages_ms, behind, figures, table, texts
 from loadtest.peer_hasten import TENANT, in_one_process, in_processes
 from loadtest.peer_upstream import MODEL, SLOWLY
-from loadtest.processor_time import resident_mb
+from loadtest.processor_time import processor_s, resident_mb
 from loadtest.sample import Sample
 
 TOKENS, SLOW_TOKENS = 8, 40
+BLOCK = 100
+"""Questions of which the processor time is read at once: the kernel counts in steps of 10 ms."""
 DIRECT = "direct"
 EXACT = {"mode": "exact"}
 Heard = list[tuple[float, str]]
@@ -45,10 +48,13 @@ Ask = Callable[[dict[str, Any]], Awaitable[Heard]]
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is measured: `rounds` of one question to each, `streams` slow answers at once `slow_rounds` times, and
-    `steps` tries for a rate, of `seconds` each, from `rate` requests a second on."""
+    """How much is measured: `rounds` of one question to each, `blocks` of a hundred to each for what they cost (less
+    what is spent in `idle_s` of silence), `streams` slow answers at once `slow_rounds` times, and `steps` tries for a
+    rate, of `seconds` each, from `rate` requests a second on."""
 
     rounds: int = 200
+    blocks: int = 3
+    idle_s: float = 2.0
     streams: int = 10
     slow_rounds: int = 4
     steps: int = 8
@@ -120,6 +126,10 @@ class Comparison:
         say("exact hits")
         for one in self._targets:
             await self._hits(one)
+        say("processor time")
+        for _ in range(self._sizes.blocks):
+            for one in self._targets:
+                await self._costs(one)
         say(f"chunks of {self._sizes.streams} answers at once")
         for _ in range(self._sizes.slow_rounds):
             for one in self._targets:
@@ -138,6 +148,8 @@ class Comparison:
         except (Refused, OSError):
             self.rows[one.name].errors += 1
             return None
+        finally:
+            _heed_cancellation()
         return (heard[0][0] - began) * 1000
 
     async def _first_tokens(self, rounds: int) -> None:
@@ -159,6 +171,29 @@ class Comparison:
                 row.hit.append(took)
         row.hits_asked = await self._asked() - before
 
+    async def _costs(self, one: Target) -> None:
+        """The processor time of a miss and of a hit, of all its processes, without what they take anyway."""
+        row, body = self.rows[one.name], question(f"What is there of {random_id()}?")
+        if not one.pids:
+            return
+        before, since = _processor_s(one), time.monotonic()
+        await asyncio.sleep(self._sizes.idle_s)
+        idle = (_processor_s(one) - before) / (time.monotonic() - since)
+        misses = [question(f"What of {random_id()}?") for _ in range(BLOCK)]
+        row.miss_cpu_ms.append(await self._cost_ms(one, misses, idle))
+        if row.hit and row.hits_asked == 0:
+            await self._first(one, body)
+            await asyncio.sleep(0.3)
+            row.hit_cpu_ms.append(await self._cost_ms(one, [body] * BLOCK, idle))
+
+    async def _cost_ms(self, one: Target, bodies: Sequence[dict[str, Any]], idle: float) -> float:
+        """The mean of some questions, one after the other."""
+        before, since = _processor_s(one), time.monotonic()
+        for body in bodies:
+            await self._first(one, body)
+        spent = _processor_s(one) - before - idle * (time.monotonic() - since)
+        return max(0.0, spent) / len(bodies) * 1000
+
     async def _chunks(self, one: Target) -> None:
         """Slow answers at once: how old each token is when it is read."""
         row = self.rows[one.name]
@@ -176,6 +211,7 @@ class Comparison:
             for one in self._targets:
                 search = searches[one.name]
                 samples = await self._at_rate(one, search.rate, step)
+                _heed_cancellation()
                 times = [sample.ttft_ms for sample in samples if sample.ok and sample.ttft_ms is not None]
                 late = max((sample.late_ms for sample in samples), default=0.0)
                 whole = bool(times) and len(times) == len(samples)
@@ -195,6 +231,16 @@ class Comparison:
             return Sample(ttft_ms=took, total_ms=took)
 
         return await open_loop(poisson(rate, self._sizes.seconds, seed), ask)
+
+
+def _heed_cancellation() -> None:
+    """Ends here, should a library have swallowed the cancellation (`hasten.bus.cancelled`)."""
+    if cancelled():
+        raise asyncio.CancelledError
+
+
+def _processor_s(one: Target) -> float:
+    return sum(processor_s({str(pid): pid for pid in one.pids}).values())
 
 
 async def compare(data: Path, only: Sequence[str], sizes: Sizes, say: Callable[[str], None]) -> dict[str, Any]:
@@ -252,11 +298,13 @@ def _path() -> dict[str, str]:
 async def _hasten(
     stack: contextlib.AsyncExitStack, data: Path, upstream: str, core: int | None, only: Sequence[str], say: Any
 ) -> list[Target]:
-    """hasten's own targets: one process asked in three ways, and a process for each service."""
+    """hasten's own targets: as much of it as exact hits need, asked in two ways, all of it, and a process for each
+    service."""
     say("starting hasten")
     with on_core(core):
-        one = await stack.enter_async_context(in_one_process(data / "hasten", upstream))
-    up = "`hasten up`: all services in one process, NATS server and vector engines beside it"
+        spare = in_one_process(data / "hasten-exact", upstream, "--without", "embedder")
+        one = await stack.enter_async_context(spare)
+    up = "`hasten up --without embedder`: its services in one process, NATS server and vector engine beside it"
     found = [
         Target(name="hasten gateway", what=f"{up}; exact cache", ask=over_http(one.lanes, cache=EXACT), pids=one.pids),
         Target(
@@ -265,10 +313,11 @@ async def _hasten(
     ]
     if only and "hasten" not in only:
         return found
-    what = "the same over HTTP with its defaults: each question is embedded and looked up by meaning"
-    found.append(Target(name="hasten gateway, semantic", what=what, ask=over_http(one.lanes), pids=one.pids))
     with on_core(core):
+        whole = await stack.enter_async_context(in_one_process(data / "hasten", upstream))
         many = await stack.enter_async_context(in_processes(upstream))
+    what = "`hasten up` over HTTP with its defaults: each question is embedded and looked up by meaning as well"
+    found.append(Target(name="hasten gateway, semantic", what=what, ask=over_http(whole.lanes), pids=whole.pids))
     what = "six services in a process each, and a NATS server; exact cache"
     ask = over_http(many.lanes, cache=EXACT)
     return [*found, Target(name="hasten gateway, 6 processes", what=what, ask=ask, pids=many.pids)]
@@ -295,9 +344,31 @@ def html(found: dict[str, Any]) -> str:
     return page("hasten beside other gateways", lead, [compared, Words(title="What each is", text=words)])
 
 
+async def until_told(work: Coroutine[Any, Any, int]) -> int:
+    """Does the work and returns its exit code; SIGTERM ends it as Ctrl-C does, with all that it has started."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    told = False
+
+    def tell() -> None:
+        nonlocal told
+        told = True
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, tell)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not told:
+            raise
+        return 128 + signal.SIGTERM
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
 async def run(given: argparse.Namespace) -> int:
     """The command."""
-    sizes = Sizes(rounds=given.rounds, steps=given.steps, seconds=given.seconds)
+    sizes = Sizes(rounds=given.rounds, blocks=given.blocks, steps=given.steps, seconds=given.seconds)
     found = await compare(given.data, given.only, sizes, lambda line: print(line, file=sys.stderr, flush=True))
     text = markdown(found)
     print(text)
@@ -324,13 +395,14 @@ def main() -> int:
         "--only", nargs="+", default=[], metavar="NAME", help="some of litellm, mlflow, portkey, hasten"
     )
     parser.add_argument("--rounds", type=int, default=Sizes().rounds)
+    parser.add_argument("--blocks", type=int, default=Sizes().blocks, help="of a hundred, for the processor time")
     parser.add_argument("--steps", type=int, default=Sizes().steps, help="tries for the rate of each")
     parser.add_argument("--seconds", type=float, default=Sizes().seconds, help="of a try")
     for name in ("json", "html", "page"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE")
     given = parser.parse_args()
     given.data.mkdir(parents=True, exist_ok=True)
-    return run_loop(run(given))
+    return run_loop(until_told(run(given)))
 
 
 if __name__ == "__main__":

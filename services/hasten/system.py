@@ -21,7 +21,7 @@ from hasten.models import EngineConfig, Model, ModelTable, model_table
 from hasten.nats_server import NatsServer, ServerMissing, free_port
 from hasten.prepare import Say, prepare
 from hasten.run import host_port
-from hasten.runtime import Runtime, check, installed, whole_system
+from hasten.runtime import SPARED, Runtime, check, installed, whole_system
 from hasten.settings import SettingsError, read_config, settings
 from hasten.table_file import TableFile
 from hasten.tracing import from_environment
@@ -32,13 +32,15 @@ TENANT = "demo"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What to start, as the options of `hasten up` say it."""
+    """What to start, as the options of `hasten up` say it; `without` are services that are not started. The
+    retriever starts with an embedder only."""
 
     http: str | None = None
     nats: str = "embedded"
     data: Path = Path(address.DEFAULT_DATA)
     engine: str = "embedded"
     config: Path | None = None
+    without: tuple[str, ...] = ()
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,15 +68,19 @@ async def system(wanted: Wanted, say: Say) -> AsyncIterator[System]:
     """
     if wanted.http is not None:
         host_port(wanted.http, "--http")
+    if needed := ", ".join(sorted(set(wanted.without) - set(SPARED))):
+        raise SettingsError(f"--without {needed}: only {', '.join(SPARED)} can be done without")
     config = await configuration(wanted)
     with _owned(wanted.data):
         check_free(settings(GatewaySettings, "gateway", config, http=wanted.http).http)
         embedder = settings(EmbedderSettings, "embedder", config)
         table = ModelTable(model_table(config))
-        await prepare(wanted.data, table, embedder.model, say)
+        spared = {*wanted.without, *(["retriever"] if "embedder" in wanted.without else [])}
+        await prepare(wanted.data, table, "" if "embedder" in spared else embedder.model, say)
         async with _nats(wanted, say) as url, _connected(url) as bus:
             await ensure_stream(bus)
-            runtime = whole_system(bus, config, table=table, data=str(wanted.data), http=wanted.http)
+            where = {"data": str(wanted.data), "http": wanted.http}
+            runtime = whole_system(bus, config, table=table, without=spared, **where)
             key = await ensure_key(bus, TENANT, wanted.data)
             file = table_file(wanted, table)
             yield System(runtime=runtime, bus=bus, nats=url, key=key, data=wanted.data, file=file)

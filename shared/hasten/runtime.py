@@ -6,7 +6,7 @@
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Protocol
@@ -26,6 +26,8 @@ STAGES = (
     ("gateway",),
 )
 """Who starts together: models load side by side, whoever needs vectors at its start comes second, callers last."""
+SPARED = ("embedder", "retriever", "cache")
+"""What `hasten up` can do without: requests are answered, without what these do."""
 DRAIN_S = 30.0
 CLOSE_S = 5.0
 Say = Callable[[str], None]
@@ -161,14 +163,22 @@ async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def whole_system(bus: Bus, config: Mapping[str, Any], *, table: ModelTable | None = None, **overrides: Any) -> Runtime:
-    """Every installed service on one bus, with one worker for each model that the table has now."""
+def whole_system(
+    bus: Bus,
+    config: Mapping[str, Any],
+    *,
+    table: ModelTable | None = None,
+    without: Collection[str] = (),
+    **overrides: Any,
+) -> Runtime:
+    """Every installed service on one bus but those it is to be `without`, with one worker for each model that the table
+    has now."""
     table = table or ModelTable(model_table(config))
     extra = sorted(set(installed()) - {name for stage in STAGES for name in stage})
     stages: list[dict[str, Unit]] = []
     for names in (*STAGES[:-1], tuple(extra), STAGES[-1]):
         stage: dict[str, Unit] = {}
-        for name in names:
+        for name in (name for name in names if name not in without):
             if name == "worker":
                 stage |= {f"worker {model.name}": _worker(bus, config, table, model, overrides) for model in table}
             else:

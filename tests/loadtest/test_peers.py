@@ -1,8 +1,13 @@
 """The comparison with other gateways: its arithmetic, and a small one of hasten with the model server itself."""
 
+import asyncio
 import math
+import os
+import signal
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from loadtest.http_lane import Told
@@ -12,8 +17,7 @@ from loadtest.peer_figure import Row, Search, added, ages_ms, behind, data_of, f
 from loadtest.peers import Sizes, compare, html, markdown
 from loadtest.processor_time import cost_us, per_core
 
-STATE = Path(__file__).parents[2] / ".hasten" / "models"
-"""The checkout's own models: what was exported there once is not exported again for the tests."""
+ROOT = Path(__file__).parents[2]
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked"
 
 
@@ -121,10 +125,7 @@ def test_every_peer_writes_its_configuration_where_it_is_installed(tmp_path: Pat
 
 @pytest.mark.timeout(300)
 async def test_hasten_is_compared_with_the_model_server_itself(tmp_path: Path) -> None:
-    (tmp_path / "hasten").mkdir()
-    STATE.mkdir(parents=True, exist_ok=True)
-    (tmp_path / "hasten" / "models").symlink_to(STATE)
-    sizes = Sizes(rounds=12, streams=2, slow_rounds=1, steps=1, seconds=0.5, rate=10)
+    sizes = Sizes(rounds=12, blocks=1, idle_s=0.1, streams=2, slow_rounds=1, steps=1, seconds=0.5, rate=10)
     found = await compare(tmp_path, ["nobody"], sizes, lambda _: None)
     rows = {row["name"]: row for row in found["rows"]}
     assert list(rows) == ["direct", "hasten gateway", "hasten bus"]
@@ -135,5 +136,24 @@ async def test_hasten_is_compared_with_the_model_server_itself(tmp_path: Path) -
         assert row["hits_that_asked_the_model"] < 12, "a late store may lose an answer, not each of them"
         assert row["chunk_ms"].samples == 2 * 40
         assert row["proportional_mb"] > 0
+        assert row["miss_cpu_ms"] > 0
     assert "| hasten bus |" in markdown(found)
     assert "<table" in html(found)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_whatever_it_started_ends_with_it(tmp_path: Path, number: int) -> None:
+    command = [sys.executable, "-m", "loadtest.peers", "--data", str(tmp_path), "--only", "nobody"]
+    path = {"PYTHONPATH": os.pathsep.join(one for one in sys.path if one)}
+    process = await asyncio.create_subprocess_exec(
+        *command, stderr=asyncio.subprocess.PIPE, env={**os.environ, **path}, cwd=ROOT
+    )
+    assert process.stderr is not None
+    while (line := await process.stderr.readline()) and not line.startswith(b"first tokens"):
+        pass
+    started = psutil.Process(process.pid).children(recursive=True)
+    assert {"nats-server"} <= {one.name() for one in started}
+    process.send_signal(number)
+    said, _ = await asyncio.gather(process.stderr.read(), process.wait())
+    assert process.returncode == 128 + number, said.decode()
+    assert not [one for one in started if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]

@@ -22,10 +22,16 @@ def up(
         str, typer.Option(metavar="embedded|sim|openai:URL", help="The models: ours, simulated, or another server's.")
     ] = "embedded",
     config: Config = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SERVICE", help="Do not start embedder (nor retriever) or cache. Repeatable."),
+    ] = None,
 ) -> None:
     """Start the whole system in one process; Ctrl-C drains it."""
     configure_logging()
-    raise typer.Exit(run_loop(run_system(Wanted(http=http, nats=nats, data=data, engine=engine, config=config))))
+    spared = tuple(without or ())
+    wanted = Wanted(http=http, nats=nats, data=data, engine=engine, config=config, without=spared)
+    raise typer.Exit(run_loop(run_system(wanted)))
 
 
 async def run_system(wanted: Wanted) -> int:
