@@ -89,6 +89,7 @@ def test_what_is_malformed_is_a_bad_request_that_says_where(body: dict[str, Any]
         {"stop": []},
         {"stop": ""},
         {"stop": [""]},
+        {"cache": {"mode": None, "tags": None, "scope": None}},
         {"logprobs": False},
         {"messages": [{**HI, "refusal": None, "annotations": [], "audio": None, "function_call": None}]},
         {"messages": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}]},

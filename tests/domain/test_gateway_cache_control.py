@@ -20,6 +20,7 @@ ASKED = {"messages": [{"role": "user", "content": "hi"}]}
         ("no-cache, no-store", {"mode": "exact", "store": True}, {"mode": "exact", "store": True}),
         ("max-age=60", {"max_age_s": 5}, {"max_age_s": 5}),
         ("only-if-cached, max-age=soon, max-stale=9, max-age=-1, max-age=٣", None, None),
+        ("no-cache", {"mode": None, "tags": ["a"]}, {"mode": "refresh", "tags": ["a"]}),
         ("", {}, {}),
     ],
 )

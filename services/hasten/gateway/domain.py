@@ -64,7 +64,8 @@ def cache_policy(given: Any, headers: Mapping[str, str]) -> dict[str, Any] | Non
     """
     if given is not None and not isinstance(given, dict):
         raise Failed("bad_request", "cache must be an object", param="cache")
-    policy = _controlled(headers.get("cache-control", "")) | (given or {})
+    said = {name: value for name, value in (given or {}).items() if value is not None}
+    policy = _controlled(headers.get("cache-control", "")) | said
     if (mode := headers.get("x-hasten-cache")) is not None:
         if mode not in ("auto", "exact", "off", "refresh"):
             raise Failed("bad_request", "x-hasten-cache must be auto, exact, off or refresh", param="x-hasten-cache")

@@ -41,12 +41,12 @@ class EmbeddingsBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(plain: dict[str, Any]) -> tuple[EmbeddingsBody, list[str]]:
-    """The body and its texts; raises Failed(bad_request) that names the field."""
+    """The body and its texts; a null counts as absent. Raises Failed(bad_request) that names the field."""
     try:
-        body = msgspec.convert(plain, EmbeddingsBody)
+        body = msgspec.convert({name: value for name, value in plain.items() if value is not None}, EmbeddingsBody)
     except msgspec.ValidationError as error:
         detail = str(error)
-        if "$.input" in detail:
+        if "$.input" in detail or "`input`" in detail:
             detail = "input must be a string or a list of strings; token arrays are not taken"
         param = next((name for name in EmbeddingsBody.__struct_fields__ if f"`$.{name}" in str(error)), "input")
         raise Failed("bad_request", detail, param=param) from None

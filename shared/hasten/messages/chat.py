@@ -133,6 +133,8 @@ def parse_chat(raw: bytes | dict[str, Any]) -> ChatRequest:
         fields = ", ".join(CachePolicy.__struct_fields__)
         raise Failed("bad_request", f"cache has a field that is not known; it may have {fields}", param="cache")
     plain = form.normal_options(plain)
+    if isinstance(policy, dict):
+        plain["cache"] = {name: value for name, value in policy.items() if value is not None}
     limit_name = "max_tokens"
     if (limit := plain.pop("max_completion_tokens", None)) is not None:
         plain["max_tokens"], limit_name = limit, "max_completion_tokens"
