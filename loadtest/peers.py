@@ -22,7 +22,8 @@ from typing import Any
 
 import msgspec
 
-from hasten.bus import Bus, cancelled
+from hasten.bus import Bus
+from hasten.cancellation import cancelled
 from hasten.messages.chat import CHAT, Chunk, Done
 from hasten.run import run_loop
 from hasten.topics import random_id
