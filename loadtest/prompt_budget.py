@@ -28,7 +28,7 @@ from loadtest.workload import TRAIN, Question, documents, questions
 
 BUDGETS = (150, 200, 250, 300, 350, 400, 500, 600, 800, 1200)
 KEPT = 0.95
-PASSAGES, WHOLE = 8, 60
+PASSAGES, WHOLE = 12, 60
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
