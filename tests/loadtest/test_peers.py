@@ -13,8 +13,9 @@ import pytest
 from loadtest.http_lane import Told
 from loadtest.marked import put
 from loadtest.peer import RECIPES, NotThere, Recipe, installed
+from loadtest.peer_comparison import Sizes
 from loadtest.peer_figure import Row, Search, added, ages_ms, behind, data_of, figures, table, texts
-from loadtest.peers import Sizes, compare, html, markdown
+from loadtest.peers import compare, html, markdown
 from loadtest.processor_time import cost_us, per_core
 
 ROOT = Path(__file__).parents[2]
