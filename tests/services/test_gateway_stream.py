@@ -205,6 +205,7 @@ async def test_a_reader_that_stays_away_keeps_its_generation_for_the_grace_time_
     Gate(sites.peers, 3)
     reading = sites.one.ask({**ASK, "cache": {"mode": "off"}})
     await until(lambda: len([one for one in reading.events if one.kind == "chunk"]) >= 1)
+    assert any(replica.unit._flights.all for replica in sites.orchestrators.all)
     await reading.cut()
     await until(lambda: not any(replica.unit._flights.all for replica in sites.orchestrators.all))
 
