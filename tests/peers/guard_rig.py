@@ -4,12 +4,12 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from replica_rig import ASK, events_of, patient
+from replica_rig import ASK, events_of, serving
 
 from hasten.bus import Bus
 from hasten.messages.chat import CHAT
 from hasten.orchestrator.guard.rule import GuardRule
-from hasten.orchestrator.service import Orchestrator, build
+from hasten.orchestrator.service import Orchestrator
 from hasten.orchestrator.settings import Settings
 
 ANSWER = "Write to Ann Lee at ann@example.org today, or call 555 1234."
@@ -21,13 +21,8 @@ PATIENT_MS = 30_000
 
 @contextlib.asynccontextmanager
 async def guarded(bus: Bus, *rules: GuardRule) -> AsyncIterator[Orchestrator]:
-    made = patient(build(Settings(exact_wait_ms=20, recent_s=60, again_s=0, guard=list(rules)), bus))
-    await made.start()
-    try:
+    async with serving(bus, Settings(exact_wait_ms=20, recent_s=60, again_s=0, guard=list(rules))) as made:
         yield made
-    finally:
-        await made.drain()
-        await made.close()
 
 
 async def ask(bus: Bus, body: dict[str, Any] = ASK, tenant: str = "acme") -> list[Any]:

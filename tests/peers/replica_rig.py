@@ -37,6 +37,18 @@ def patient(orchestrator: Orchestrator) -> Orchestrator:
     return orchestrator
 
 
+@contextlib.asynccontextmanager
+async def serving(bus: Bus, settings: Settings) -> AsyncIterator[Orchestrator]:
+    """A patient one that serves until the end of the block, and then finishes what it has accepted."""
+    made = patient(build(settings, bus))
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.drain()
+        await made.close()
+
+
 class Replica:
     """One orchestrator and its connection."""
 

@@ -190,9 +190,10 @@ async def test_so_many_boards_and_no_more(made: Edge) -> None:
 
 async def test_a_board_holds_up_no_drain(made: Edge) -> None:
     async with Reader(made, made.key) as reader, asyncio.timeout(30):
-        await reader.next()
+        assert (await reader.next())[0] == "caller"
         await made.gateway.drain()
         await reader.to_its_end()
+    await eventually(lambda: made.gateway.report()["requests"] == 0)
 
 
 async def test_collections_are_those_of_the_tenant(made: Edge, bus: Bus) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from patience import until
-from replica_rig import events_of, notes, patient, peers, running, text
+from replica_rig import events_of, notes, peers, running, serving, text
 from scripted_peers import PASSAGE, Scripted
 
 from hasten.bus import Bus
@@ -32,13 +32,8 @@ async def afterwards(bus: Bus, peers: Scripted, *calls: str, **fields: Any) -> A
     peers.passages = [PASSAGE]
     checks = [CheckSettings(name=call, call=f"checking:{call}", timeout_ms=PATIENT_MS) for call in calls]
     fields = {"verify_ms": PATIENT_MS, "checks": checks, **fields}
-    made = patient(build(Settings(exact_wait_ms=20, recent_s=60, again_s=0, **fields), bus))
-    await made.start()
-    try:
+    async with serving(bus, Settings(exact_wait_ms=20, recent_s=60, again_s=0, **fields)) as made:
         yield made
-    finally:
-        await made.drain()
-        await made.close()
 
 
 async def ask(bus: Bus, **fields: Any) -> list[Any]:

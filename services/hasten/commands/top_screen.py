@@ -59,17 +59,17 @@ def _heading(frame: Frame) -> Text:
 def _requests(view: View) -> Text:
     figures = view.figures
     parts = [
-        f"{figures.requests} requests",
+        f"{figures.requests} request{'' if figures.requests == 1 else 's'}",
         f"{figures.per_s:.1f}/s",
         f"{figures.tokens_per_s:.0f} tokens/s",
         f"hit rate {_share(figures.hit_rate)}",
         f"{figures.saved_tokens} tokens saved",
     ]
-    if view.active is not None:
-        parts.append(f"{view.active}/{view.slots} slots, {view.queued} in line")
+    more = [] if view.active is None else [f"{view.active}/{view.slots} slots, {view.queued} in line"]
     if view.lost:
-        parts.append(f"{view.lost} events lost")
-    return Text(" · ".join(parts) + "\n" + spark(sum(one.ended.values()) for one in view.moments))
+        more.append(f"{view.lost} events lost")
+    lines = [" · ".join(line) for line in (parts, more) if line]
+    return Text("\n".join(lines) + "\n" + spark(sum(one.ended.values()) for one in view.moments))
 
 
 def spark(counts: Iterable[int], width: int = 60) -> str:

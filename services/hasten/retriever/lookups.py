@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from hasten.retriever.lookup import Answered, LookupSettings, Reason, Unusable, 
 from hasten.service import Call
 from hasten.settings import SettingsError
 from hasten.telemetry import counter, histogram, logger, where
+from hasten.tool import imported
 from hasten.topics import Topic
 
 log = logger("retriever")
@@ -120,17 +120,9 @@ def _called(name: str, call: str) -> Ask:
 
 
 def _imported(name: str, call: str) -> Callable[..., Awaitable[Any]]:
-    """Raises SettingsError when there is no such function."""
-    said = f"[retriever.lookups.{name}] call = {call!r}"
-    found = [EntryPoint(call, call, GROUP)] if ":" in call else list(entry_points(group=GROUP, name=call))
-    if not found:
-        raise SettingsError(f"{said}: no entry point of the group {GROUP} has this name")
-    try:
-        function = found[0].load()
-    except Exception as error:
-        raise SettingsError(
-            f"{said} cannot be imported ({type(error).__name__}): is it installed here, or on PYTHONPATH?"
-        ) from None
+    """Raises SettingsError when there is no such function, or when it is not async."""
+    setting = f"[retriever.lookups.{name}]"
+    function = imported(setting, call, GROUP)
     if not asyncio.iscoroutinefunction(function):
-        raise SettingsError(f"{said} is no async function")
-    return function  # type: ignore[no-any-return]
+        raise SettingsError(f"{setting} call = {call!r} is no async function")
+    return function
